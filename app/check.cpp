@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// motley check: everything that is wrong with files. motley schema: what may be in them. motley model: one
-// of them, of a published network.
+// motley check: everything that is wrong with files. motley schema: what files may contain. motley model: a model file of a
+// published network.
 #include "config/check.h"
 
 #include <fmt/format.h>
@@ -14,7 +14,7 @@
 namespace motley::app {
 
 int check(const Options& options) {
-  if (!options.sets.empty()) {  // they change jobs
+  if (!options.sets.empty()) {  // --set changes jobs
     std::string report;
     for (const std::string& file : options.files) {
       const Job job = load_job(file, options.sets, Data::needed);

@@ -39,7 +39,7 @@ std::size_t columns() {
   return given > 10 ? static_cast<std::size_t>(given) : 80;
 }
 
-// Where no one reads, what is written waits for a reader until a stop is requested.
+// If the reader does not read, output waits for it until a stop is requested.
 bool stopped() {
   return signals_so_far() > 0 || HeldSignals::stop_is_waiting();
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is said beside the result, on stderr; and the result, on stdout.
+// Messages besides the result, on stderr; and the result, on stdout.
 #pragma once
 #include <chrono>
 #include <filesystem>
@@ -10,33 +10,33 @@
 
 namespace motley {
 
-// On a terminal progress is one line, rewritten; elsewhere (NO_COLOR, TERM=dumb, --progress plain) a line every few seconds.
-// A rank has no terminal of its own: the launcher passes it on (MOTLEY_TTY, COLUMNS).
+// On a terminal progress is one line, rewritten; elsewhere (NO_COLOR, TERM=dumb, --progress plain) a line every few seconds. A rank
+// has no terminal itself: the launcher passes on what it needs (MOTLEY_TTY, COLUMNS).
 class Console {
  public:
-  enum class Voice : std::uint8_t { silent, speaks };  // silent: ranks but the first
+  enum class Voice : std::uint8_t { silent, speaks };  // silent: all ranks but the first
   Console(const Options& options, Voice voice);
   ~Console();
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;
   void say(LogLevel level, const std::string& text);
   void progress(const std::string& line);
-  void progress_done();  // the last line stays
+  void progress_done();  // the last line is kept
 
  private:
   using Clock = std::chrono::steady_clock;
   bool speaks_, progress_, rewrites_;
   LogLevel level_;
-  std::size_t columns_ = 80, shown_ = 0;  // characters of the line that is shown
+  std::size_t columns_ = 80, shown_ = 0;  // characters of the shown line
   std::string unsaid_{};
   Clock::time_point next_{};
 };
 
-// To stderr, as it is. Where its reader has stopped it waits, as print_result() does, until a stop is requested.
+// To stderr, unchanged. If the reader has stopped reading it waits, as print_result() does, until a stop is requested.
 void print_error(const std::string& text);
-// The whole result. Error(io).
+// Prints the whole result. Error(io).
 void print_result(const std::string& text);
-// Into `file` where one was given (and a word about it on stderr), else to stdout. Error(io).
+// Writes into `file` if given (with a message about it on stderr), else to stdout. Error(io).
 void give_result(const std::string& text, const std::filesystem::path& file, Console& console);
 
 }  // namespace motley

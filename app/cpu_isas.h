@@ -5,7 +5,7 @@
 
 namespace motley {
 
-// Of the names that a mesh's "isa" may have, those that this machine's CPU can run, slowest first.
+// Those names of a mesh's "isa" whose instruction sets this machine's CPU can run, slowest first.
 std::vector<std::string> usable_isas();
 
 }  // namespace motley

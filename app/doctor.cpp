@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// motley doctor: what is here, what is missing and how to get it.
+// motley doctor: what is installed, what is missing and how to get it.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <motley/backend.h>
@@ -39,7 +39,7 @@ struct Findings {
   void line(const std::string& what, const std::string& text) { lines += fmt::format("{:<12}{}\n", what, text); }
 };
 
-// The rest of the first line of a file that starts with `key` (and ':').
+// The rest of the first line of a file that starts with `key` and ':'.
 std::string line_of(const char* file, const std::string& key) {
   std::ifstream in(file);
   for (std::string line; std::getline(in, line);)
@@ -76,7 +76,7 @@ void look_at_cpu(Findings& found, const HostFacts& host) {
   found.line("libraries", libraries);
 }
 
-// A machine without NVIDIA cards misses nothing.
+// On a machine without NVIDIA cards nothing counts as missing.
 void look_at_gpus(Findings& found, const HostFacts& host) {
   std::map<std::string, int> models;
   for (const CudaGpu& gpu : host.cuda.gpus)
@@ -160,7 +160,7 @@ void look_at_data(Findings& found) {
 
 int doctor(const Options& options) {
   Console console(options, Console::Voice::speaks);
-  const bool direct = mpi_takes_device_memory();  // first: a child process asks, which inherits no device
+  const bool direct = mpi_takes_device_memory();  // first: a child process queries, and must not inherit a device
   const HostFacts host = host_facts();
   Findings found;
   found.line("motley", MOTLEY_VERSION);

@@ -44,7 +44,7 @@ fs::path cache_directory() {
   return home.is_absolute() ? home / ".cache" / "motley" : fs::path();
 }
 
-// The plan made from it guesses no kernel: what measure() asks of a profile that it has read.
+// Whether the plan made from it needs no estimate for a kernel: what measure() requires of a profile that it has read.
 bool is_complete(const Profile& profile, const Job& job, const Step& step) {
   if (static_cast<int>(profile.devices.size()) != job.mesh.ranks()) return false;
   const Plan plan = balance(step, job.mesh, job.rules, profile, {.dtype = job.train.dtype()});
@@ -67,10 +67,10 @@ fs::path profile_path(const Job& job) {
   if (cache.empty()) return {};
   std::array<char, 65> host{};
   if (gethostname(host.data(), host.size() - 1) != 0) return {};
-  fs::path made = fs::absolute(cache);  // what is there of it
-  std::error_code unseen;               // where a directory may not be looked into, nothing is kept
+  fs::path made = fs::absolute(cache);  // the existing part of its path
+  std::error_code unseen;               // if a directory cannot be read, nothing is kept
   while (!fs::exists(made, unseen) && made.has_relative_path()) made = made.parent_path();
-  if (access(made.c_str(), W_OK) != 0) return {};  // measured, and not kept
+  if (access(made.c_str(), W_OK) != 0) return {};  // measured, but not kept
   return cache / fmt::format("profile-{:016x}.json", hash_bytes(std::string(host.data()) + to_text(to_json(job.mesh))));
 }
 
@@ -82,7 +82,7 @@ bool must_measure(const Job& job, const Step& step) {
 
 Profile profile_at_hand(const Job& job) {
   const fs::path file = profile_path(job);
-  // Parts that need no profile are planned with one only where the job names it and it is there: seconds are then known.
+  // Rules that need no profile are planned with one only if the job names it and it exists: then seconds are known.
   if (!needs_profile(job.rules)) return job.profile.given && fs::exists(file) ? Profile::load(file) : Profile();
   if (!fs::exists(file)) throw UserError(missing_profile(file.string()), Exit::missing);
   Profile profile = Profile::load(file);
@@ -115,7 +115,7 @@ void check_made_here(const Profile& profile, const Job& job) {
     if (device.kind != DeviceKind::cpu || !device.host.empty()) continue;
     const DeviceFacts& was = profile.devices[static_cast<std::size_t>(r)];
     DeviceFacts here{.name = device.name, .kind = was.kind, .threads = was.threads};
-    const bool per_process = library_of(device) == "onednn";  // its ISA: opened once, not capped
+    const bool per_process = library_of(device) == "onednn";  // its ISA is per process: opened once, not capped
     if (per_process && !onednn) onednn = open_backend(Device{.name = "cpu", .library = "onednn"});
     const std::unique_ptr<Backend> other = per_process ? nullptr : open_backend(device);
     const Backend& backend = per_process ? *onednn : *other;
@@ -123,14 +123,14 @@ void check_made_here(const Profile& profile, const Job& job) {
     here.model = backend.model();
     here.isa = capped ? device.isa : backend.isa();
     here.library = backend.library();
-    if (capped && device.isa.ends_with("_vnni")) here.isa = was.isa;  // this CPU may not have it, and use the one before
+    if (capped && device.isa.ends_with("_vnni")) here.isa = was.isa;  // this CPU may lack VNNI and use the previous ISA
     check_same_device(was, here, profile_path(job).string());
   }
 }
 
 Profile profile_of(Runtime& rt, const Job& job, const Step& step, const MeasureOptions& options) {
   if (needs_profile(job.rules)) return measure(rt, job.mesh, step, job.rules, profile_path(job), options);
-  // Rank 0's, on every rank.
+  // Rank 0's profile, on every rank.
   const std::string mine = rt.rank() == 0 ? profile_at_hand(job).json() : "";
   const auto all = rt.transport().gather_all(std::as_bytes(std::span(mine)));
   return Profile::parse("rank 0's profile", {reinterpret_cast<const char*>(all[0].data()), all[0].size()});
@@ -192,14 +192,14 @@ std::vector<std::string> core_notes(const Mesh& mesh) {
 
 namespace {
 
-// What a mesh says of a device's speed.
+// Whether a mesh says the same about the speed of two devices.
 bool look_equal(const Device& a, const Device& b) {
   const Device &x = driven(a), &y = driven(b);
   return a.kind == b.kind && a.slowdown == b.slowdown && x.kind == y.kind && x.threads == y.threads && x.isa == y.isa &&
          library_of(x) == library_of(y) && x.tf32 == y.tf32;
 }
 
-// Geometric mean of b's times over a's, of the kernels that were measured on both.
+// Geometric mean of b's times over a's, over the kernels that were measured on both.
 std::optional<double> measured_ratio(const Profile& profile, int a, int b) {
   double sum = 0;
   int both = 0;
@@ -219,7 +219,7 @@ std::vector<std::string> equal_notes(const Mesh& mesh, const Profile& profile) {
   constexpr double kEqual = 0.05;
   std::vector<std::string> notes;
   const std::vector<std::string> names = isa_names(), here = usable_isas();
-  const auto level = [&](const Device& d) {  // of the ISA that its kernels use
+  const auto level = [&](const Device& d) {  // level of the ISA that its kernels use
     const auto at = [&](const std::string& isa) { return std::find(names.begin(), names.end(), isa) - names.begin(); };
     const auto best = here.empty() ? std::ptrdiff_t{0} : at(here.back());
     return driven(d).isa.empty() ? best : std::min(best, at(driven(d).isa));
@@ -231,7 +231,7 @@ std::vector<std::string> equal_notes(const Mesh& mesh, const Profile& profile) {
       notes.push_back(fmt::format("rank {} ({}): \"isa\": \"{}\" has no effect, this CPU's best is {}", r, mesh.device(r).name,
                                   d.isa, here.back()));
   }
-  constexpr int kMostCompared = 32;  // ranks; a note for each pair of more would be no help
+  constexpr int kMostCompared = 32;  // ranks; with more, a note for each pair would not help
   for (int a = 0; a < std::min(mesh.ranks(), kMostCompared); a++)
     for (int b = a + 1; b < std::min(mesh.ranks(), kMostCompared); b++) {
       const Device &x = mesh.device(a), &y = mesh.device(b);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a job to its plan: which profile it asks for, and whether ranks have to measure first.
+// From a job to its plan: which profile it requires, and whether ranks have to measure first.
 #pragma once
 #include <motley/measure.h>
 
@@ -9,39 +9,39 @@
 
 namespace motley::app {
 
-Step step_of(const Job& job);  // of its training, at its batch
+Step step_of(const Job& job);  // of its training, with its batch
 
-// Where the job's profile is; without a path in the job: in the user's cache, one file per mesh. Empty: there is no cache.
+// Location of the job's profile; if the job has no path: in the user's cache, one file per mesh. Empty: there is no cache.
 std::filesystem::path profile_path(const Job& job);
 // Whether ranks have to measure before the plan can be made.
 bool must_measure(const Job& job, const Step& step);
-// What a plan is made from where nothing has to be measured. UserError: missing (66).
+// The profile for a plan if nothing has to be measured. UserError: missing (66).
 Profile profile_at_hand(const Job& job);
-// The same CPUs as this machine's (their ISA caps counted)? Not for a rank: it opens a CPU. UserError.
+// Checks that the profile's CPUs are the same as this machine's (with ISA caps). Not for a rank: it opens a CPU. UserError.
 void check_made_here(const Profile& profile, const Job& job);
-// Collective. The same, and measures what is missing; `progress` on rank 0.
+// Collective. The same as profile_at_hand(), but measures what is missing; `progress` on rank 0.
 Profile profile_of(Runtime& rt, const Job& job, const Step& step, const MeasureOptions& options);
 
-// What the figures of a plan leave out on this machine: devices that cannot run here (GPUs are opened: not for a rank, which drives
-// its own), ranks that share a core (of those that this process may use: not for a rank, which has its own).
+// What a plan's figures do not include on this machine: devices that cannot run here (GPUs are opened: not for a rank, which drives
+// its own GPU), ranks that share a core (of those that this process may use: not for a rank, which has its own cores).
 std::vector<std::string> device_notes(const Mesh& mesh);
 std::vector<std::string> core_notes(const Mesh& mesh);
 // "CPU kernels by onednn (rank 0), eigen (ranks 1, 2)"; empty: no CPU computes. In f64 all ranks compute on their CPU.
 std::string kernels_line(const Mesh& mesh, DType dtype);
-// Ranks that look unequal in the mesh and are equal: by their ISA on this machine, or by what was measured.
+// Ranks that look different in the mesh but are equal: by their ISA on this machine, or by measurement.
 std::vector<std::string> equal_notes(const Mesh& mesh, const Profile& profile);
-// What makes its predicted times doubtful: measured on a disturbed machine, or not measured at all.
+// Reasons to doubt the plan's predicted times: measured on a disturbed machine, or not measured at all.
 std::vector<std::string> doubts(const Plan& plan, const Profile& profile);
 
 Plan plan_of(const Job& job, const Step& step, const Profile& profile);
-// Collective: rank 0's.
+// Collective: rank 0's plan, on all ranks.
 Plan plan_of(Runtime& rt, const Job& job, const Step& step, const Profile& profile);
-// Collective. The forward passes up to the logits, in micro-batches of the job's training, on the parameters as `trained` stores
-// them.
+// Collective. The plan of the forward passes up to the logits, in micro-batches of the job's training, on the parameters as
+// `trained` stores them.
 Plan evaluation_plan_of(Runtime& rt, const Job& job, const Plan& trained, const Profile& profile);
-// The job's rules with every part resolved as that plan has it.
+// The job's rules with every part resolved as in that plan.
 LayoutRules resolved_rules(const Job& job, const Step& step, const Profile& profile);
-// The same of its evaluation.
+// The same for the job's evaluation.
 LayoutRules resolved_evaluation_rules(const Job& job, const Profile& profile);
 
 }  // namespace motley::app

@@ -16,8 +16,8 @@ namespace motley::app {
 
 namespace {
 
-// mpiexec waits until no one has its pipes and its socket open any more. Their numbers are taken: the files that are written get
-// others, whatever a library says on stderr.
+// mpiexec waits until no process has its pipes and its socket open. Their descriptors are occupied by other files, so that files
+// written later get other descriptors, whatever a library prints on stderr.
 void leave_mpiexec() {
   setsid();
   const int nothing = open("/dev/null", O_RDWR);
@@ -30,7 +30,7 @@ void leave_mpiexec() {
 
 LastWord::LastWord(RunDirectory& directory, const Mesh& mesh, const Outcome& end, const std::function<void()>& first) {
   const Handle parent = open_process(getpid());
-  if (!parent) return;  // an old kernel: no one will write it
+  if (!parent) return;  // an old kernel: run.json will not be written
   child_ = fork();
   if (child_ != 0) return;
   leave_mpiexec();
@@ -38,10 +38,10 @@ LastWord::LastWord(RunDirectory& directory, const Mesh& mesh, const Outcome& end
   while (::poll(&its_end, 1, -1) < 0) {
   }
   try {
-    RunDirectory own = std::move(directory);  // its lock goes with this process
+    RunDirectory own = std::move(directory);  // its lock ends with this process
     if (first) first();
     write_failed_run(own.path(), end, mesh);
-  } catch (const std::exception&) {  // no one listens any more
+  } catch (const std::exception&) {  // nothing reads stderr any more
   }
   _exit(0);
 }

@@ -30,15 +30,15 @@ using namespace std::chrono_literals;
 
 constexpr int kHung = static_cast<int>(Exit::hung), kStopped = static_cast<int>(Exit::stopped);
 
-constexpr std::size_t kMostWaiting = std::size_t{1} << 20;  // bytes that a stream's reader has not taken; no pipe holds more
+constexpr std::size_t kMostWaiting = std::size_t{1} << 20;  // bytes that a stream's reader has not read; no pipe holds more
 
 constexpr auto kStopPatience = 20s;    // for ranks that were asked to stop
-constexpr auto kForkPatience = 3s;     // for the other ranks' processes, once one is there
+constexpr auto kForkPatience = 3s;     // for the other ranks' processes, once one exists
 constexpr auto kDeathNotice = 20ms;    // for mpiexec to end by itself once a rank died
 constexpr auto kHungNotice = 500ms;    // for the ranks to leave by themselves
-constexpr auto kGaveUpNotice = 100ms;  // for its last words to come through
-constexpr auto kErrorNotice = 2s;      // for all to end as they agreed
-constexpr auto kLeavePatience = 5s;    // for mpiexec to end after all ranks have, by 0
+constexpr auto kGaveUpNotice = 100ms;  // for the rank's last words to arrive
+constexpr auto kErrorNotice = 2s;      // for all ranks to end as they agreed
+constexpr auto kLeavePatience = 5s;    // for mpiexec to end with 0 after all ranks have ended
 
 volatile sig_atomic_t g_signals = 0;
 std::array<struct sigaction, kStopSignals.size() + 1> g_before{};
@@ -54,14 +54,14 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   return out;
 }
 
-constexpr std::uint64_t kMpiexec = ~std::uint64_t{0};  // among the ranks' numbers
+constexpr std::uint64_t kMpiexec = ~std::uint64_t{0};  // mpiexec, among the ranks' numbers
 
 void await_end(const Handle& ends, const Handle& process, std::uint64_t whose) {
   epoll_event event{.events = EPOLLIN | EPOLLONESHOT, .data = {.u64 = whose}};
   if (epoll_ctl(ends.get(), EPOLL_CTL_ADD, process.get(), &event) != 0) throw io_error("epoll_ctl");
 }
 
-// What there is now of a stream, as much as a pipe holds, through its filter.
+// Reads what a stream has now, as much as a pipe holds, through its filter.
 template <class Filter>
 void forward(Handle& from, Outlet& to, Filter& filter) {
   std::array<char, 65536> block{};
@@ -80,10 +80,10 @@ void forward(Handle& from, Outlet& to, Filter& filter) {
   to.flush();
 }
 
-// In the child, between fork and exec: nothing that allocates.
+// Runs in the child, between fork and exec: nothing may allocate.
 [[noreturn]] void become_mpiexec(const char* file, char* const* arguments, char* const* environment, std::array<int, 2> streams,
                                  pid_t parent) {
-  setpgid(0, 0);  // Ctrl-C reaches the launcher alone
+  setpgid(0, 0);  // Ctrl-C reaches only the launcher
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent) _exit(kHung);
   signal(SIGPIPE, SIG_DFL);
@@ -128,7 +128,7 @@ SignalGuard::SignalGuard() {
   struct sigaction ignore {};
   ignore.sa_handler = SIG_IGN;
   sigaction(SIGPIPE, &ignore, &g_before.back());
-  // Those that the caller held back arrive now; and mpiexec inherits this mask.
+  // Signals that the caller had blocked arrive now; and mpiexec inherits this mask.
   sigset_t set;
   sigemptyset(&set);
   for (const int signal : kStopSignals) sigaddset(&set, signal);
@@ -168,7 +168,7 @@ void Launch::start(const LaunchOptions& options) {
   command.program.insert(command.program.end(), options.arguments.begin(), options.arguments.end());
   std::vector<std::string> arguments = mpiexec_arguments(find_mpiexec(), options.devices, command);
   std::vector<std::string> environment = clean_environment(options.devices);
-  environment.push_back(variable_);  // mpiexec and its helpers are ours too
+  environment.push_back(variable_);  // marks mpiexec and its helpers as ours too
   const std::vector<char*> argv = pointers(arguments), envp = pointers(environment);
   std::array<int, 2> out{}, err{};
   if (pipe2(out.data(), O_CLOEXEC) != 0) throw io_error("pipe");
@@ -220,15 +220,15 @@ void Launch::poll_once() {
                                source(output_, to_stdout_),
                                source(errors_, to_stderr_),
                                target(to_stdout_),
-                               target(to_stderr_)}};  // those below 0 are skipped
-  // While processes are still to be found, the look for them must not come after their death.
+                               target(to_stderr_)}};  // negative descriptors are skipped
+  // As long as processes have not been found, the search for them must not come after their death.
   const int patience = all_known() ? 50 : 5;
-  if (::poll(files.data(), files.size(), patience) < 0) return;  // a signal
+  if (::poll(files.data(), files.size(), patience) < 0) return;  // interrupted by a signal
   read_streams();
   see_ends();
 }
 
-// The kernel queues events as they come: the first is the process that ended first, however late we look.
+// The kernel queues events as they come: the first one is of the process that ended first, however late we read it.
 void Launch::see_ends() {
   std::array<epoll_event, 64> events{};
   for (;;) {
@@ -242,7 +242,7 @@ void Launch::see_ends() {
   }
 }
 
-// A reader that does not keep up slows the ranks down; not when they are to end.
+// A reader that does not keep up slows the ranks down, except when they are to end.
 bool Launch::reads(const Outlet& to) const {
   return to.waiting() < kMostWaiting || asked_ || failed_ || ended_;
 }
@@ -260,8 +260,8 @@ bool Launch::all_known() const {
   return std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.known; });
 }
 
-// A rank's process is held on to as soon as it is there: the first that ends without a final code died first. One of another host
-// is known by its record alone.
+// A rank's process handle is opened as soon as the process exists: the first process that ends without a final code died first. A
+// rank of another host is known only by its record.
 void Launch::find_processes() {
   if (all_known()) return;
   const std::map<int, pid_t> started = ranks_below(mpiexec_);
@@ -298,7 +298,7 @@ void Launch::miss_ranks() {
 
 void Launch::rank_is_gone(std::size_t rank, Order order) {
   if (killed_) return;
-  // After the first death the others' mean nothing; where the order is not known all that are found at one look are named.
+  // Deaths after the first one are not reported; if the order is not known, all that are found at the same check are named.
   if (!died_.empty() && (order == Order::known || looks_ != died_look_)) return;
   const auto now = record(rank);
   if (now && now->code == 0) return;
@@ -306,7 +306,7 @@ void Launch::rank_is_gone(std::size_t rank, Order order) {
   if (now && now->gave_up != 0) gave_up_ = true;
   if (now && now->code > 0) return;
   for (std::size_t r = 0; r < ranks_.size(); r++)
-    if (const auto other = record(r); other && other->code > 0) return;  // it was ended by that one's failure
+    if (const auto other = record(r); other && other->code > 0) return;  // it was ended by that rank's failure
   died_.push_back(rank);
   died_look_ = looks_;
 }
@@ -332,7 +332,7 @@ void Launch::heed_signals() {
     static_cast<void>(watch_.beat());
     if (watch_.all_ready()) {
       heeded_ = 1;
-      // Never SIGINT: mpiexec then returns 0.
+      // Never SIGINT: mpiexec would then return 0.
       if (kill(mpiexec_, SIGTERM) != 0) return;  // it has just ended
     } else if (since > kReadyPatience) {
       end_at_once();
@@ -367,9 +367,9 @@ void Launch::end_at_once() {
   killed_ = true;
   killed_mpiexec_ = killed_mpiexec_ || !ended_;
   const bool all = end_processes_with(variable_);
-  // On other hosts, and where /proc says nothing: mpiexec's helpers end their ranks when it is gone.
+  // On other hosts, and if /proc gives no information: mpiexec's helpers end their ranks when mpiexec is gone.
   if (!ended_ && kill(mpiexec_, SIGKILL) == 0 && waitpid(mpiexec_, &status_, 0) == mpiexec_) ended_ = true;
-  static_cast<void>(watch_.beat());  // the last records
+  static_cast<void>(watch_.beat());  // reads the last records
   if (!watch_.all_ready()) remove_orphan_segments(began_);
   if (!all) to_stderr_.add("motley: some ranks could not be ended\n");
 }
@@ -387,8 +387,9 @@ Outcome Launch::worst_record() const {
   return worst;
 }
 
-// Where some died, those that had died before they were seen: what became of the others came after. mpiexec starts the ranks of a
-// host in their order, so one that was not seen had died if a later one was; one after all that were seen may be the first dead.
+// If some ranks died, returns those that had died before they were seen, since what became of the others came later. mpiexec starts
+// the ranks of a host in order, so a rank that was not seen had died if a later one was seen; a rank after all that were seen may
+// be the first dead.
 std::vector<std::size_t> Launch::first_dead() const {
   if (died_.empty()) return {};
   std::size_t last = 0;
@@ -421,7 +422,7 @@ Outcome Launch::outcome() const {
     if (bare < 0 && (!now || now->code == -1)) bare = static_cast<int>(r);
   }
   const Outcome worst = worst_record();
-  // Also where a rank died or hung meanwhile.
+  // Also if a rank died or hung in the meantime.
   if (signals_so_far() > 0 &&
       (worst.code == 0 ? bare >= 0 || hung_ || to_stdout_.dropped() : worst.code == kStopped || worst.code == kHung)) {
     const std::string why = worst.code == kHung ? worst.reason : hung_ ? hung_->text : "";
@@ -433,7 +434,7 @@ Outcome Launch::outcome() const {
     return {kStopped, -1, reason, worst.said && worst.code == kStopped && !worst.reason.empty(), early_};
   }
   if (hung_ && (worst.code == 0 || worst.code == kHung)) return {kHung, hung_->rank, hung_->text, false};
-  // SIGPIPE: it fell over a rank's death.
+  // SIGPIPE: mpiexec failed because of a rank's death.
   if (!killed_mpiexec_ && WIFSIGNALED(status_) && WTERMSIG(status_) != SIGPIPE)
     return {kHung, -1, "mpiexec was ended by signal " + std::to_string(WTERMSIG(status_)), false};
   if (const auto dead = first_dead(); !dead.empty())

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// /dev/shm/NAME at the beginning of the text (" (deleted)" may follow), if it is one of these libraries'.
+// /dev/shm/NAME at the beginning of the text (" (deleted)" may follow), if it belongs to one of these libraries.
 void note_segment(const std::string& text, std::set<std::string>& out) {
   for (const char* prefix : {"/dev/shm/ucx_shm_posix_", "/dev/shm/mpich_shar_tmp"})
     if (text.starts_with(prefix)) out.insert(text.substr(0, text.find(' ')));
@@ -65,7 +65,7 @@ std::vector<pid_t> children_of(pid_t pid) {
 
 void signal_all(const std::vector<pid_t>& processes, int signal) {
   for (const pid_t pid : processes)
-    if (kill(pid, signal) != 0) continue;  // gone already
+    if (kill(pid, signal) != 0) continue;  // already ended
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The processes of one launch on this host, found by a variable that only they have.
+// The processes of one launch on this host, identified by an environment variable that only they have.
 #pragma once
 #include <sys/types.h>
 
@@ -10,18 +10,18 @@
 
 namespace motley {
 
-// All of this user's processes whose environment holds `NAME=value`.
+// All processes of this user whose environment contains `NAME=value`.
 std::vector<pid_t> processes_with(const std::string& variable);
 
-// The ranks that this mpiexec has started on this host so far, by number: its grandchildren, as Linux lists them.
+// The ranks that this mpiexec has started on this host so far, by number: its grandchildren, as listed by Linux.
 std::map<int, pid_t> ranks_below(pid_t mpiexec);
 
-// Ends them at once and for good: stops them all first, so that none starts another, then kills. Waits until they are gone,
-// 5 s at most; false: some are not.
+// Ends these processes at once: first stops all of them, so that none starts another, then kills them. Waits until they have ended,
+// 5 s at most; false: some have not.
 bool end_processes_with(const std::string& variable);
 
-// Ranks that die while MPI starts leave its shared memory in /dev/shm (later it has no name). Unlinks those segments of MPICH
-// and UCX that this user made since then and no process has open or mapped.
+// Ranks that die while MPI starts leave its shared memory in /dev/shm (later it has no name). Unlinks those segments of MPICH and
+// UCX that this user has made since `since` and that no process has open or mapped.
 void remove_orphan_segments(std::chrono::system_clock::time_point since);
 
 }  // namespace motley

@@ -27,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What MPICH and UCX take of /dev/shm per rank while they start: 4.2 MiB measured (MPICH 4.0.2, UCX 1.13.1; 8 MiB is too
+// Space in /dev/shm that MPICH and UCX use per rank while they start: 4.2 MiB measured (MPICH 4.0.2, UCX 1.13.1; 8 MiB is too
 // little for two ranks, 10 MiB enough).
 constexpr double kSharedBytesPerRank = 5.0 * 1024 * 1024;
 
@@ -48,7 +48,7 @@ fs::path records_in(const fs::path& run_directory) {
   return fs::absolute(run_directory) / ".ranks";
 }
 
-// A directory of its own for the ranks' records, gone in the end.
+// A separate directory for the ranks' records, removed at the end.
 class RecordsDirectory {
  public:
   RecordsDirectory(const fs::path& run_directory, std::size_t ranks) {
@@ -72,10 +72,10 @@ class RecordsDirectory {
       return;
     }
     path_ = records_in(run_directory);
-    fs::remove_all(path_);  // of a launcher that was killed; the caller holds the run directory's lock
+    fs::remove_all(path_);  // left by a launcher that was killed; the caller holds the run directory's lock
     fs::create_directory(path_);
   }
-  // A rank that cannot write its record ends alone, and the others wait for it while MPI starts.
+  // Checks for space: a rank that cannot write its record ends alone, and the others wait for it while MPI starts.
   void ask_for_room(std::size_t ranks) const {
     const fs::path file = path_ / "room";
     const Handle room(::open(file.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600));
@@ -128,7 +128,7 @@ void await_ranks(const fs::path& run_directory, int ranks) {
   const auto began = std::chrono::steady_clock::now();
   for (auto now = began; now < began + kSavePatience && !processes_with(variable).empty(); now = std::chrono::steady_clock::now()) {
     watch.poll();
-    // mpiexec was told to end before MPI had started on all ranks: it may never do so.
+    // mpiexec was requested to end before MPI had started on all ranks: it may never do so.
     if (now > began + kReadyPatience && !watch.all_ready()) end_processes_with(variable);
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starts one rank per device through mpiexec, watches them, and says how it ended. Makes no MPI call.
+// Starts one rank per device through mpiexec, watches the ranks, and reports how the run ended. Makes no MPI call.
 #pragma once
 #include <motley/device.h>
 
@@ -11,36 +11,36 @@ namespace motley {
 
 struct LaunchOptions {
   std::vector<Device> devices{};          // of the mesh: one rank each
-  std::vector<std::string> arguments{};   // of every rank: a verb, the run directory; none may be ":"
-  std::filesystem::path run_directory{};  // exists; the ranks' records are in it meanwhile. Empty: a temporary one
-  std::filesystem::path program{};        // empty: this one
+  std::vector<std::string> arguments{};   // for every rank: a verb, the run directory; none may be ":"
+  std::filesystem::path run_directory{};  // exists; holds the ranks' records while they run. Empty: a temporary one
+  std::filesystem::path program{};        // empty: this program
 };
 
 // How the ranks ended.
 struct Outcome {
   int code = 0;          // the greatest of all ranks; 86: one died or hung; 75: stopped by a signal
-  int rank = -1;         // whose it is, where one is to blame
+  int rank = -1;         // the rank to blame, if it is a single one
   std::string reason{};  // one sentence; empty when all went well
-  bool said = false;     // a rank has printed it on stderr already
+  bool said = false;     // a rank has already printed it on stderr
   bool early = false;    // stopped by a signal that came before the ranks were ready
 };
 
-// A sentence for each rank of this machine whose `cores` this process may not use.
+// A sentence for each rank of this machine that has `cores` which this process may not use.
 std::vector<std::string> absent_cores(const std::vector<Device>& devices);
 
-// stdout of the ranks goes to stdout. SIGINT, SIGTERM and SIGHUP end the ranks in order (kept until all of them are ready,
-// 5 s at most), a second one ends them at once. Leaves no process, no record and no shared memory behind.
+// stdout of the ranks goes to stdout. SIGINT, SIGTERM and SIGHUP end the ranks in order (delayed until all of them are ready, 5 s
+// at most), a second signal ends them at once. Leaves no process, no record and no shared memory.
 // DeviceError: absent cores, there is no mpiexec, a host cannot be reached, or /dev/shm is too small; Error(io).
 Outcome launch_ranks(const LaunchOptions& options);
 
-// After the sudden end of a launcher in that run directory: returns when its ranks on this host have ended too (they save what they
-// have; 10 min at most; killed where MPI has not started on all of them after 5 s), and removes their records.
+// After a launcher in that run directory ended suddenly: returns when its ranks on this host have ended too (they save what they
+// have; 10 min at most; killed if MPI has not started on all of them after 5 s), and removes their records.
 void await_ranks(const std::filesystem::path& run_directory, int ranks);
 
-// The same; prints what no one has said yet, and returns the exit code. Throws nothing.
+// The same; prints what has not been printed yet, and returns the exit code. Throws nothing.
 int launch(const LaunchOptions& options);
 
-// What this process is: a rank (of launch(), or of the user's own mpiexec or srun), or what starts them.
+// What this process is: a rank (of launch(), or of the user's own mpiexec or srun), or the launcher of ranks.
 // UserError (78): started on another number of ranks than the mesh has, or as tasks that do not know each other.
 enum class Role { launcher, rank };
 Role role(int mesh_ranks);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program `motley`: understands the command line, calls what does the work, names what went wrong.
+// The program `motley`: parses the command line, calls the command's function, reports errors.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <motley/error.h>
@@ -19,7 +19,7 @@ namespace {
 
 using namespace motley;
 
-// Until something is there that has to be cleaned up.
+// Until there is something to clean up.
 void stop_at_once(int) {
   _exit(static_cast<int>(Exit::stopped));
 }
@@ -31,11 +31,11 @@ void handle_signals() {
     stop.sa_handler = stop_at_once;
     if (sigaction(signal, nullptr, &before) == 0 && before.sa_handler != SIG_IGN) sigaction(signal, &stop, nullptr);
   }
-  // Errors of write() instead of death.
+  // write() returns errors instead of killing the process.
   for (const int signal : {SIGPIPE, SIGXFSZ}) ::signal(signal, SIG_IGN);
 }
 
-// Commands without ranks under mpiexec: all do the same, the first one speaks.
+// For commands without ranks under mpiexec: all processes do the same, only the first one prints.
 void silence() {
   const int nothing = open("/dev/null", O_WRONLY);
   if (nothing < 0 || dup2(nothing, STDOUT_FILENO) < 0 || dup2(nothing, STDERR_FILENO) < 0) _exit(static_cast<int>(Exit::io));
@@ -72,7 +72,7 @@ int work(const Parsed& parsed, const app::CommandLine& line) {
   throw InternalError("an unknown command");
 }
 
-// Complaints about files begin with the file, so that editors jump there.
+// Complaints about files begin with the file, so that editors can jump there.
 int say(Exit code, const std::string& text) {
   print_error((text.find(": error: ") == std::string::npos ? "motley: " : "") + text + (text.ends_with('\n') ? "" : "\n"));
   return static_cast<int>(code);

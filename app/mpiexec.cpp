@@ -29,7 +29,7 @@ std::string isa_of(const Device& device) {
   return isa;
 }
 
-// What a process manager gives its processes; ours come from our own.
+// Variables that a process manager sets for its processes; ours get them from our own manager.
 constexpr std::array kForeign{"PMI_", "PMIX_", "HYDI_", "MPI_LOCAL", "MOTLEY_CORES=", "MOTLEY_SPARE_CORES=", "MOTLEY_RUN_RECORDS="};
 
 std::string terminal_columns() {
@@ -87,12 +87,12 @@ std::vector<std::string> mpiexec_arguments(const std::filesystem::path& mpiexec,
                                            const RankCommand& command) {
   for (const std::string& word : command.program) check(word != ":", "no argument of a rank is mpiexec's separator");
   const bool one_host = on_one_host(devices);
-  // Without auto-cleanup the others live until the launcher has seen who died first.
+  // Without auto-cleanup the other ranks live until the launcher has seen which died first.
   std::vector<std::string> out{mpiexec.string(), "-disable-auto-cleanup"};
   std::string hosts;  // one per rank, in order
   for (const Device& d : devices) hosts += (hosts.empty() ? "" : ",") + (d.host.empty() ? "localhost" : d.host);
   if (!one_host) out.insert(out.end(), {"-hosts", hosts});
-  // A leftover SLURM_JOB_ID would make mpiexec ask Slurm. Shared memory alone opens no network socket.
+  // A leftover SLURM_JOB_ID would make mpiexec use Slurm. With shared memory alone no network socket is opened.
   if (one_host) out.insert(out.end(), {"-launcher", "fork", "-rmk", "user"});
   if (one_host && std::getenv("UCX_TLS") == nullptr) out.insert(out.end(), {"-genv", "UCX_TLS", "posix,sysv,self,cma"});
   out.insert(out.end(), {"-genv", "MOTLEY_RUN_RECORDS", command.records.string(), "-genv", "MOTLEY_TTY",
@@ -139,7 +139,7 @@ std::string BannerFilter::pass(std::string_view text) {
       in_banner_ = true;
       held_.clear();
     } else if (in_banner_ && (tail || line_.starts_with("=   ") || is_rule(line_))) {
-      // the banner goes on
+      // the banner continues
     } else if (line_ == "\n" || is_rule(line_)) {
       in_banner_ = false;
       if (line_ == "\n" && !held_.empty()) out += std::exchange(held_, "");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// mpiexec's side of a launch: what is started, with which environment, and what it prints. Pure but for the look at PATH.
+// mpiexec's side of a launch: the command, its environment, and its output. Pure except for reading PATH.
 #pragma once
 #include <motley/device.h>
 
@@ -10,35 +10,35 @@
 
 namespace motley {
 
-// No device names a host.
+// True if no device names a host.
 bool on_one_host(const std::vector<Device>& devices);
 
 // mpiexec.mpich, else mpiexec, by PATH. DeviceError says how to install it.
 std::filesystem::path find_mpiexec();
 
-// For each device the cores it gets: its own, else `threads` of those that no device names, in turn. Devices on other hosts
-// that name none get none (an empty list).
+// The cores of each device: those it names, else `threads` of those that no device names, in turn. Devices on other hosts that name
+// none get none (an empty list).
 std::vector<std::vector<int>> deal_cores(const std::vector<Device>& devices, const std::vector<int>& allowed);
 
 struct RankCommand {
-  std::vector<std::string> program{};  // and its arguments; none may be exactly ":", mpiexec's separator
+  std::vector<std::string> program{};  // with its arguments; none may be exactly ":", mpiexec's separator
   std::filesystem::path records{};
   std::vector<int> allowed_cores{};
 };
-// MPMD: one block per device.
+// An MPMD command line: one block per device.
 std::vector<std::string> mpiexec_arguments(const std::filesystem::path& mpiexec, const std::vector<Device>& devices,
                                            const RankCommand& command);
 
-// This process's environment for mpiexec: without what another process manager left in it.
-// On several hosts the user's HYDRA_... stays: how mpiexec gets there.
+// This process's environment for mpiexec, without what another process manager left in it. With several hosts the user's HYDRA_...
+// variables are kept: they say how mpiexec gets there.
 std::vector<std::string> clean_environment(const std::vector<Device>& devices);
 
 // Passes on stdout, line by line, without mpiexec's "BAD TERMINATION" banner and the empty line before it.
 class BannerFilter {
  public:
-  std::string pass(std::string_view text);  // what may be printed by now
+  std::string pass(std::string_view text);  // returns what may be printed by now
   std::string rest();                       // at the end
-  // The signal that ended a rank, as the banner says it: "Killed (signal 9)". Empty: none, as far as it was passed.
+  // The signal that ended a rank, as given in the banner: "Killed (signal 9)". Empty: none in the text so far.
   const std::string& signal() const { return signal_; }
 
  private:
@@ -47,8 +47,8 @@ class BannerFilter {
   bool in_banner_ = false;
 };
 
-// Passes on stderr at once (a progress line has no end), without what mpiexec and its helpers say about themselves: they
-// fall over a dead rank in ways that name everything but the rank.
+// Passes on stderr at once (a progress line has no end), without the messages of mpiexec and its helpers about themselves: after a
+// rank's death they fail with messages that name everything but that rank.
 class NoiseFilter {
  public:
   std::string pass(std::string_view text);

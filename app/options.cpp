@@ -61,7 +61,7 @@ struct Words {
   bool quiet = false;
 };
 
-// One of some words; help lists them once.
+// An option whose value is one of some words; help lists these once.
 void one_of(CLI::Option* option, const std::vector<std::string>& words) {
   std::string shown;
   for (const std::string& word : words) shown += (shown.empty() ? "" : "|") + word;
@@ -73,7 +73,7 @@ void one_of(CLI::Option* option, const std::vector<std::string>& words) {
       ""));
 }
 
-// A number of [least, most].
+// A number in [least, most].
 template <class T>
 void within(CLI::Option* option, const char* shown, T least, T most) {
   option->type_name(shown)->check(CLI::Validator(
@@ -222,11 +222,11 @@ std::vector<std::string> options_of(const CLI::App& app) {
   std::vector<std::string> out;
   for (const CLI::Option* option : app.get_options())
     for (const std::string& name : option->get_lnames())
-      if (!option->get_group().empty()) out.push_back("--" + name);  // else the launcher writes it
+      if (!option->get_group().empty()) out.push_back("--" + name);  // else the launcher sets it
   return out;
 }
 
-// What CLI11 did not expect, with what was probably meant.
+// Words that CLI11 did not expect, with what was probably meant.
 std::string unexpected(const CLI::App& app) {
   const auto verbs = app.get_subcommands();
   const CLI::App* verb = verbs.empty() ? nullptr : verbs.front();
@@ -317,7 +317,7 @@ Parsed parse_options(const std::vector<std::string>& given) {
   } catch (const CLI::ExtrasError&) {
     return usage(unexpected(app), parsed_verb());
   } catch (const CLI::ParseError& e) {
-    // A word that no one knows explains a missing argument better than the missing argument.
+    // An unknown word explains a missing argument better than a message about the missing argument.
     return usage(app.remaining_size(true) > 0 ? unexpected(app) : e.what(), parsed_verb());
   }
   if (verb.empty()) {

@@ -37,20 +37,20 @@ struct Options {
   LogLevel log_level = LogLevel::info;
   Form form = Form::text;
   std::filesystem::path output{}, mesh{}, run_directory{}, dump{}, svg{}, trace{};  // empty: not given; trace: of train
-  std::filesystem::path weights{};                                                  // of eval and predict
-  std::vector<std::string> inputs{};                                                // of predict: FILE or NAME=FILE
+  std::filesystem::path weights{};                                                  // for eval and predict
+  std::vector<std::string> inputs{};                                                // for predict: FILE or NAME=FILE
   std::string resume{};                  // train: a run directory, a checkpoint or "auto"; empty: a new run
   std::filesystem::path from{};          // train, for its ranks: the checkpoint that was chosen
-  std::string kind{};                    // schema: of which file; model: which network
-  std::string tensor{};                  // explain: one of them; empty: the whole plan
-  bool overwrite = false, full = false;  // full: of plan
-  bool inference = false;                // verify: the passes of evaluation and prediction
-  int restarts = 0;                      // train: at most, after a rank died or hung
-  int steps = 3, batch = 4;              // of verify
-  double budget_seconds = 60;            // of measuring
+  std::string kind{};                    // schema: kind of file; model: name of the network
+  std::string tensor{};                  // explain: a tensor; empty: the whole plan
+  bool overwrite = false, full = false;  // full: for plan
+  bool inference = false;                // verify: use the passes of evaluation and prediction
+  int restarts = 0;                      // train: at most so many, after a rank died or hung
+  int steps = 3, batch = 4;              // for verify
+  double budget_seconds = 60;            // for measuring
 };
 
-// Options, or what is printed instead of working (help, version: code 0; a usage error 64; what is not built yet 78).
+// Options, or the text to print instead of running (help, version: code 0; a usage error 64; what is not built yet 78).
 struct Parsed {
   std::optional<Options> options{};
   int code = 0;

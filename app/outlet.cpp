@@ -16,7 +16,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::seconds kPatience{1};  // for the reader, after a request to stop
+constexpr std::chrono::seconds kPatience{1};  // for the reader, after a stop was requested
 constexpr int kLookEvery = 50;                // milliseconds
 
 bool takes_more(int stream, int milliseconds) {
@@ -27,7 +27,7 @@ bool takes_more(int stream, int milliseconds) {
 }  // namespace
 
 void Outlet::flush() {
-  // A pipe that is ready has room for PIPE_BUF bytes: a write of no more does not block.
+  // A pipe that is ready has space for PIPE_BUF bytes: a write of no more does not block.
   while (waiting() > 0 && takes_more(stream_, 0)) {
     const ssize_t n = ::write(stream_, waiting_.data() + written_, std::min<std::size_t>(waiting(), PIPE_BUF));
     if (n < 0 && (errno == EINTR || errno == EAGAIN)) return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// stdout or stderr, whose reader may be slow or have stopped: what it does not take now waits here, and nothing blocks.
+// stdout or stderr, whose reader may be slow or have stopped: what it does not accept now waits here, and nothing blocks.
 #pragma once
 #include <cstddef>
 #include <functional>
@@ -12,14 +12,14 @@ class Outlet {
  public:
   explicit Outlet(int stream) : stream_(stream) {}
   void add(std::string_view text) { waiting_ += text; }
-  // Writes what the reader takes now.
+  // Writes what the reader accepts now.
   void flush();
-  // Writes all, however long the reader takes; once `stopped()` says so a second more. What is left then is dropped.
+  // Writes everything, however long the reader takes; after `stopped()` is true, one second more. What is left then is dropped.
   void finish(const std::function<bool()>& stopped);
   std::size_t waiting() const { return waiting_.size() - written_; }  // bytes
   int stream() const { return stream_; }
-  bool dropped() const { return dropped_; }  // by finish()
-  int error() const { return error_; }       // errno of a write that failed; 0: none did
+  bool dropped() const { return dropped_; }  // whether finish() dropped anything
+  int error() const { return error_; }       // errno of a failed write; 0: none failed
 
  private:
   int stream_;

@@ -13,8 +13,8 @@ namespace motley::app {
 
 namespace {
 
-// Layers as they are met in networks for small and middle images: filters around the granules of the kernels (8, 16), so that a
-// cut's sizes can be computed from them. n is scaled down where all of it does not fit the budget.
+// Layers as they occur in networks for small and middle-sized images: numbers of filters around the granules of the kernels (8,
+// 16), so that a cut's sizes can be computed from them. n is scaled down if the full grid does not fit the budget.
 std::vector<KernelSpec> grid(Index batch) {
   struct Layer {
     Index channels, extent;

@@ -61,12 +61,12 @@ std::string summary_of(const Profile& profile, const std::filesystem::path& file
   return text;
 }
 
-// As the files have them.
+// The data as the files have it.
 Datasets raw_data_of(const Job& job, const Model& model) {
   return load_data(job.data, samples_of(job.model, model), 8 * job.train.batch, job.train.seed);
 }
 
-// As the network reads them, but for what training changes at random.
+// The data as the network reads it, except for the random changes in training.
 Datasets prepared(Datasets raw, const Job& job) {
   raw.train = normalized(raw.train, job.data.normalize);
   if (raw.test) raw.test = normalized(raw.test, job.data.normalize);
@@ -92,7 +92,7 @@ EvaluateOptions evaluation_of(const ModelSpec& spec, const Model& model) {
                                                       : LossKind::softmax_cross_entropy};
 }
 
-// "[########            ]  40 %  LINE  about 3 min left", by the steps so far.
+// "[########            ]  40 %  LINE  about 3 min left", estimated from the steps so far.
 class Bar {
  public:
   Bar(Index done, Index steps) : steps_(steps), before_(done), done_(done) {}
@@ -166,7 +166,7 @@ void give_plan(const Plan& plan, const Profile& profile, const Options& options,
     text += kernels + "\n";
   std::vector<std::string> all = equal_notes(plan.mesh(), profile);
   all.insert(all.end(), notes.begin(), notes.end());
-  for (const std::string& note : all) {  // of this machine, not of the plan: JSON stays the plan's alone
+  for (const std::string& note : all) {  // about this machine, not the plan: JSON contains only the plan
     if (options.form == Form::json)
       console.say(LogLevel::warning, "note: " + note);
     else
@@ -251,7 +251,7 @@ void train_ranks(Runtime& rt, const Task& task) {
 
 namespace {
 
-// The job's network as its training evaluates it, on weights of a file.
+// The job's network as its training evaluates it, with the weights of a file.
 struct Loaded {
   Plan plan;
   std::unique_ptr<State> state{};
@@ -351,7 +351,7 @@ void verify_ranks(Runtime& rt, const Task& task) {
   const Datasets data = data_of(job, model);
   TrainingOptions options = training_options(job.train, data.train->samples());
   const Step step = training(model.loss, job.train.optimizer, options);
-  // A batch norm's statistics are those of each micro-batch: then the network in one piece has these too.
+  // A batch norm's statistics are those of each micro-batch: the unsharded network then has the same micro-batches.
   const Passes& passes = step.passes();
   const bool whole_batch =
       std::none_of(passes.parameters.begin(), passes.parameters.end(), [&](int p) { return passes.statistic(p) != nullptr; });
@@ -364,7 +364,7 @@ void verify_ranks(Runtime& rt, const Task& task) {
   task.console.progress_done();
   rt.phase("verifying");
   LayoutRules rules, evaluation_rules;
-  on_rank_0(rt.transport(), [&] {  // all ranks run its plans
+  on_rank_0(rt.transport(), [&] {  // all ranks run rank 0's plans
     rules = resolved_rules(job, trained, profile);
     if (task.options.inference) evaluation_rules = resolved_evaluation_rules(job, profile);
   });

@@ -25,17 +25,17 @@ void plan_ranks(Runtime& rt, const Task& task);
 void profile_ranks(Runtime& rt, const Task& task);
 void train_ranks(Runtime& rt, const Task& task);
 void verify_ranks(Runtime& rt, const Task& task);
-// With the weights of a file.
+// With the weights from a file.
 void eval_ranks(Runtime& rt, const Task& task);
 void predict_ranks(Runtime& rt, const Task& task);
 
-// predict's --input, by the model's inputs: FILE is the first one's. UserError (64): one that is not given, or twice.
+// predict's --input, by the model's inputs: FILE is for the first one. UserError (64): an input that is not given, or given twice.
 std::map<std::string, std::filesystem::path> input_files(const Options& options, const ModelSpec& model);
 
 // Without a job: a grid of convolution shapes on a mesh.
 void profile_grid(Runtime& rt, const Mesh& mesh, const Options& options, Console& console);
 
-// Text or JSON, to stdout or a file; notes go with the text, or to stderr.
+// Prints the plan as text or JSON, to stdout or a file; notes go with the text, or to stderr.
 void give_plan(const Plan& plan, const Profile& profile, const Options& options, Console& console,
                const std::vector<std::string>& notes = {});
 

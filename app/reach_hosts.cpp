@@ -43,7 +43,7 @@ std::string text_of(const sockaddr* address) {
   return bits == nullptr || inet_ntop(address->sa_family, bits, text.data(), text.size()) == nullptr ? "" : text.data();
 }
 
-// This machine by its name or one of its addresses: mpiexec starts ranks there itself.
+// Whether it is this machine, by its name or one of its addresses: mpiexec starts ranks there itself.
 bool is_here(const std::string& host) {
   bool here = host == "localhost" || host == host_name();
   ifaddrs* all = nullptr;
@@ -88,7 +88,7 @@ void read_errors(Try& one) {
     if (one.said.size() < 1000) one.said.append(text.data(), static_cast<std::size_t>(n));
 }
 
-// True: it has ended.
+// True: the try has ended.
 bool poll(Try& one) {
   if (one.ended) return true;
   read_errors(one);
@@ -127,7 +127,7 @@ std::vector<Unreached> unreached_hosts(const std::vector<Device>& devices) {
   for (auto& [host, one] : tries)
     if (!one.ended) give_up(one, "no answer within 10 s");
   std::vector<Unreached> out;
-  if (!all && !late) return out;  // the caller that stopped it reports that
+  if (!all && !late) return out;  // the caller that was stopped by the signal reports that
   for (auto& [host, one] : tries) {
     if (one.good) continue;
     while (!one.said.empty() && one.said.back() <= ' ') one.said.pop_back();

@@ -22,11 +22,11 @@ bool holds_job(const fs::path& run) {
   return fs::exists(run / kResolvedJob, ignored);
 }
 
-// Runs in runs/ that did not finish, the newest first; of this job, unless `job` is empty.
+// Runs in runs/ that did not finish, the newest first; only those of this job, unless `job` is empty.
 std::vector<fs::path> unfinished(const std::string& job) {
   struct Run {
     std::string time{};
-    int number = 1;  // of those of one second
+    int number = 1;  // among those of the same second
     fs::path path{};
   };
   constexpr std::size_t kTime = std::string_view("20261122T120000Z").size();
@@ -115,7 +115,7 @@ Resume choose_resume(const Options& options) {
       const fs::path run = fs::absolute(path).parent_path().parent_path();
       if (step_of(path) && fs::absolute(path).parent_path().filename() == kCheckpoints && holds_job(run))
         out.run_directory = fs::proximate(run);
-      if (!options.run_directory.empty()) out.run_directory = options.run_directory;  // another course of it
+      if (!options.run_directory.empty()) out.run_directory = options.run_directory;  // another course of that run
     } else {
       if (!holds_job(path))
         throw UserError(path.string() + ": neither a run directory (" + kResolvedJob + ") nor a checkpoint (" + kManifest + ")",

@@ -42,7 +42,7 @@ Error io_error(const fs::path& path, int number) {
   return {Exit::io, path.string() + ": " + std::strerror(number)};
 }
 
-// With its checkpoints; what else there is stays.
+// Removes the run's files and its checkpoints; other files stay.
 void remove_run(const fs::path& directory) {
   for (const char* name : kFilesOfARun) fs::remove(directory / name);
   for (const fs::path& checkpoint : checkpoints_of(directory)) fs::remove_all(checkpoint);
@@ -56,7 +56,7 @@ bool holds_a_run(const fs::path& directory) {
   return false;
 }
 
-// A lock file that was removed by its last user is not a lock any more.
+// A lock file that its last user has removed is no longer a lock.
 bool is_still(int file, const fs::path& path) {
   struct stat opened {
   }, named{};
@@ -130,7 +130,7 @@ RunDirectory::RunDirectory(fs::path path, IfRun if_run) : path_(std::move(path))
   try {
     make();
     lock();
-    restore();  // a process was killed before its first step
+    restore();  // left by a process that was killed before its first step
     if (!holds_a_run(path_)) return;
     if (if_run == IfRun::refuse && has_results(path_))
       throw UserError(path_.string() +
@@ -183,7 +183,7 @@ RunDirectory::~RunDirectory() {
   unlock();
 }
 
-// Like create_directories, but remembers which were made.
+// Like create_directories, but remembers which ones were created.
 void RunDirectory::make() {
   std::vector<fs::path> missing;
   for (fs::path at = fs::absolute(path_).lexically_normal(); !at.empty() && !fs::exists(at); at = at.parent_path()) {
@@ -229,8 +229,8 @@ void RunDirectory::lock() {
 void RunDirectory::unlock() {
   if (lock_ < 0) return;
   try {
-    const RanksHold none(path_);  // what a rank left that was killed goes with it
-  } catch (const Error&) {        // ranks still write: theirs
+    const RanksHold none(path_);  // also removes what a killed rank has left
+  } catch (const Error&) {        // ranks still write: the files are theirs
   }
   std::error_code ignored;
   fs::remove(path_ / kLock, ignored);
@@ -262,7 +262,7 @@ void RunDirectory::put_aside() {
   fs::remove(path_ / kCheckpoints, not_empty);
 }
 
-// What was put aside is back, where no step has dropped it.
+// Moves back what was put aside, unless a step has dropped it.
 void RunDirectory::restore() {
   const fs::path aside = path_ / kAside;
   std::error_code failed;
@@ -274,7 +274,7 @@ void RunDirectory::restore() {
   for (const char* name : kFilesOfARun)
     if (fs::exists(aside / name, failed)) fs::rename(aside / name, path_ / name, failed);
   fs::remove(aside / kCheckpoints, failed);
-  fs::remove(aside, failed);  // but for what could not be moved
+  fs::remove(aside, failed);  // except what could not be moved
 }
 
 void RunDirectory::forget() {
@@ -285,7 +285,7 @@ void RunDirectory::forget() {
   leave();
 }
 
-// The directories that were made go too, where they are empty.
+// Also removes the directories that were created, if they are empty.
 void RunDirectory::leave() {
   std::error_code ignored;
   if (lock_ >= 0) restore();

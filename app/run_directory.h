@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a run's files are: one user at a time, no run lost by mistake, nothing kept of a run that never started.
+// The files of a run: one user at a time, no run lost by mistake, nothing kept of a run that never started.
 #pragma once
 #include <filesystem>
 #include <string>
@@ -7,15 +7,15 @@
 
 namespace motley {
 
-// Files of a run directory, beside what --dump writes.
+// Files of a run directory, besides what --dump writes.
 constexpr const char* kResolvedJob = "job.resolved.json";  // parts joined, --set applied
 constexpr const char* kCommand = "command.json";           // the command line, a list of texts
 constexpr const char* kRunFile = "run.json";
 constexpr const char* kMetrics = "metrics.jsonl";
 constexpr const char* kPlanFile = "plan.json";
-constexpr const char* kProfileFile = "profile.json";  // of a run that was restarted on the devices that were left
+constexpr const char* kProfileFile = "profile.json";  // of a run that was restarted on the remaining devices
 
-// SIGINT, SIGTERM and SIGHUP wait while it lives, but inside a SignalGuard (app/launch.h).
+// SIGINT, SIGTERM and SIGHUP are blocked while an object of this class lives, except inside a SignalGuard (app/launch.h).
 class HeldSignals {
  public:
   HeldSignals();
@@ -25,17 +25,18 @@ class HeldSignals {
   static bool stop_is_waiting();
 };
 
-// "runs/<name>-<UTC time>", not there yet.
+// "runs/<name>-<UTC time>", a path that does not exist yet.
 std::filesystem::path new_run_path(const std::string& job_name);
 
-// Where what a run had left is kept while it is resumed or overwritten: until the first new step, or for good where none is done.
+// Where the files of a previous run are kept while it is resumed or overwritten: until the first new step, or for good if no step
+// is done.
 constexpr const char* kAside = ".before";
-void drop_aside(const std::filesystem::path& run);  // the first step is done
+void drop_aside(const std::filesystem::path& run);  // called when the first step is done
 
-// Steps were done here, or there are weights or a checkpoint: what is never removed or replaced but by --overwrite.
+// Whether steps were done here, or there are weights or a checkpoint: what only --overwrite may remove or replace.
 bool has_results(const std::filesystem::path& run);
 
-// Held by rank 0 as long as it may write into a run directory: it may outlive the process that has locked it. UserError (78)
+// A lock held by rank 0 as long as it may write into a run directory: it may outlive the process that has locked it. UserError (78)
 class RanksHold {
  public:
   explicit RanksHold(const std::filesystem::path& run);
@@ -52,21 +53,21 @@ enum class IfRun : std::uint8_t { refuse, overwrite, resume };
 
 class RunDirectory {
  public:
-  // Made where it is not there, and locked. UserError (78): another process uses it, or it holds results that are not to be
-  // overwritten; Error(io). A run that is overwritten is put aside now: its files and its checkpoints, nothing else; of one that is
-  // resumed what its end left. All is back where it was when no new step is done.
+  // Created if it does not exist, and locked. UserError (78): another process uses it, or it holds results that must not be
+  // overwritten; Error(io). Of a run that is overwritten its files and its checkpoints, and nothing else, are put aside now; of a
+  // run that is resumed what its end left. All of it is moved back if no new step is done.
   RunDirectory(std::filesystem::path path, IfRun if_run);
-  // A temporary one, removed with all that is in it. Under `base` (which is made), or where temporary files go.
+  // A temporary directory, removed with its contents. Under `base` (which is created), or where temporary files go.
   static RunDirectory temporary(const std::filesystem::path& base = {});
   ~RunDirectory();
   RunDirectory(RunDirectory&& other) noexcept;
   RunDirectory& operator=(RunDirectory&&) = delete;
   const std::filesystem::path& path() const { return path_; }
-  // Removes what this run has put there; the directory itself where it was made and is empty then. A run that is resumed, or has
-  // done steps, stays.
+  // Removes what this run has put there, and the directory itself if it was created and is then empty. A run that is resumed, or
+  // has done steps, stays.
   void forget();
   bool resumed() const { return resumed_; }
-  // The same process runs it again: what its end left is put aside. Error(io)
+  // The same process runs it again: what the run's end left is put aside. Error(io)
   void go_on();
 
  private:

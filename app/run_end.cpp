@@ -33,7 +33,7 @@ std::optional<double> number_in(const Json& json, const std::string& key) {
   return number == nullptr ? std::nullopt : std::optional(*number);
 }
 
-// The last one's, up to that step.
+// The last line's metrics, up to that step.
 std::optional<Json> last_metrics(const fs::path& directory, std::optional<Index> step = {}) {
   std::ifstream in(directory / kMetrics);
   std::optional<Json> last;
@@ -43,7 +43,7 @@ std::optional<Json> last_metrics(const fs::path& directory, std::optional<Index>
   return last;
 }
 
-// Of run.json; empty: it is not there, or has none.
+// The status in run.json; empty: the file does not exist, or has none.
 std::string status_in(const fs::path& file) {
   if (!fs::exists(file)) return "";
   const auto json = parsed(file, read_file(file.string()));
@@ -52,7 +52,8 @@ std::string status_in(const fs::path& file) {
   return word == nullptr ? "" : *word;
 }
 
-// Those of the newest good checkpoint, where there are none. The step that they are of; nothing: there is no checkpoint.
+// Keeps the weights of the newest good checkpoint if there are no weights. Returns the step of these; nothing: there is no
+// checkpoint.
 std::optional<Index> keep_weights(const fs::path& directory) {
   for (const fs::path& file : {directory / kWeightsFile, directory / kAside / kWeightsFile})
     if (fs::exists(file)) return std::nullopt;

@@ -9,12 +9,12 @@
 
 namespace motley::app {
 
-bool finished(const std::filesystem::path& directory);     // run.json says "done"
+bool finished(const std::filesystem::path& directory);     // run.json has the status "done"
 bool has_stepped(const std::filesystem::path& directory);  // its last ranks have done a step
-bool has_ended(const std::filesystem::path& directory);    // its ranks wrote how
-// Where the ranks have not written how it ended: status, code, rank and reason; steps and loss from metrics.jsonl; figures that
-// no one knows are null. A stopped run without weights gets those of its newest good checkpoint, and that one's step, unless a
-// second signal came. Error(io).
+bool has_ended(const std::filesystem::path& directory);    // its ranks wrote how it ended
+// If the ranks have not written how it ended, writes: status, code, rank and reason; steps and loss from metrics.jsonl; figures
+// that are not known are null. A stopped run without weights gets those of its newest good checkpoint, and the step of that
+// checkpoint, unless a second signal came. Error(io).
 void write_failed_run(const std::filesystem::path& directory, const Outcome& end, const Mesh& mesh);
 
 }  // namespace motley::app

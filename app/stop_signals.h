@@ -6,7 +6,7 @@
 
 namespace motley {
 
-// They ask a program to stop: Ctrl-C, kill, a closed terminal, Slurm's notice that time is nearly over.
+// Signals that request a program to stop: Ctrl-C, kill, a closed terminal, Slurm's notice that time is nearly over.
 inline constexpr std::array kStopSignals{SIGINT, SIGTERM, SIGHUP, SIGUSR1};
 
 }  // namespace motley

@@ -68,7 +68,7 @@ std::vector<Socket> sockets() {
   hwloc_obj_t package = nullptr;
   while ((package = hwloc_get_next_obj_by_type(topology.get(), HWLOC_OBJ_PACKAGE, package)) != nullptr)
     add_kinds(topology.get(), cores_of(topology.get(), package, allowed), "socket " + std::to_string(number++), out);
-  if (out.empty()) out.push_back({list, "socket 0"});  // a machine that does not say what it is made of
+  if (out.empty()) out.push_back({list, "socket 0"});  // a machine that gives no topology
   return out;
 }
 
@@ -96,7 +96,7 @@ HostFacts host_facts() {
 Mesh mesh_of(const HostFacts& host) {
   std::vector<Device> devices;
   std::vector<Socket> sockets = host.sockets;
-  for (std::size_t i = 0; i < host.cuda.gpus.size() && !sockets.empty(); i++)  // a core for the rank that drives it
+  for (std::size_t i = 0; i < host.cuda.gpus.size() && !sockets.empty(); i++)  // a core for the rank that drives the GPU
     if (std::vector<int>& cores = sockets[i % sockets.size()].cores; cores.size() > 1) cores.pop_back();
   for (std::size_t i = 0; i < host.cuda.gpus.size(); i++) {
     Device device;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this host is made of, and the mesh it suggests.
+// The hardware of this host, and the mesh it suggests.
 #pragma once
 #include <motley/mesh.h>
 
@@ -11,17 +11,17 @@
 namespace motley {
 
 struct Socket {              // the cores of one kind in a socket
-  std::vector<int> cores{};  // one processing unit per core that this process may use
+  std::vector<int> cores{};  // one processing unit for each core that this process may use
   std::string name{};  // "socket 0", "socket 0 core kind 1" where a socket has several kinds (performance and efficiency cores)
 };
 struct HostFacts {
-  std::vector<Socket> sockets{};  // those with a core that may be used; slowest kind of core first
+  std::vector<Socket> sockets{};  // those with a usable core; slowest kind of core first
   CudaFacts cuda{};
-  std::size_t cards = 0;  // NVIDIA's that the kernel knows although none can be used
+  std::size_t cards = 0;  // if no GPU can be used: number of NVIDIA cards that the kernel knows
 };
 HostFacts host_facts();
 
-// One rank per GPU that this build can use, then one per socket and kind of core with its cores but one for each GPU, along one
+// One rank per GPU that this build can use, then one per socket and kind of core with all its cores but one for each GPU, along one
 // axis "all".
 Mesh mesh_of(const HostFacts& host);
 

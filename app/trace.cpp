@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `motley trace RUN`: where a run's predicted and measured steps part.
+// `motley trace RUN`: where a run's predicted and measured steps differ.
 #include <motley/error.h>
 
 #include "app/console.h"

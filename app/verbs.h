@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each command does, once the command line is understood. Errors are thrown; the exit code is returned.
+// What each command does, after the command line is parsed. Errors are thrown; the exit code is returned.
 #pragma once
 #include "app/options.h"
 
@@ -16,7 +16,7 @@ int trace(const Options& options);
 int schema(const Options& options);
 int model(const Options& options);
 int convert(const Options& options);
-// profile, plan, explain, train, eval, predict, verify: start ranks where they need them, or are one (under the user's own mpiexec
+// profile, plan, explain, train, eval, predict, verify: start ranks if they need them, or are a rank (under the user's own mpiexec
 // or srun).
 int with_ranks(const Options& options, const CommandLine& line);
 // A rank that the launcher started.

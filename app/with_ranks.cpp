@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Commands that need ranks: started here, or found where mpiexec or srun has started this process as one.
+// Commands that need ranks: started here, or mpiexec or srun has started this process as one of them.
 #include <fmt/format.h>
 #include <motley/error.h>
 #include <motley/runtime.h>
@@ -40,9 +40,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kMeshFile = "mesh.json";  // of a profile without a job
+constexpr const char* kMeshFile = "mesh.json";  // for a profile without a job
 
-// --mesh FILE is one more change of the job.
+// --mesh FILE counts as one more change of the job.
 std::vector<std::string> sets_of(const Options& options) {
   std::vector<std::string> sets;
   if (options.verb == Verb::profile && !options.mesh.empty()) sets.push_back("mesh=" + to_text(to_json(Mesh::load(options.mesh))));
@@ -50,7 +50,7 @@ std::vector<std::string> sets_of(const Options& options) {
   return sets;
 }
 
-// A job, or (profile alone) a mesh.
+// A job, or (only for profile) a mesh.
 struct Subject {
   std::optional<Job> job{};
   std::optional<Mesh> alone{};
@@ -60,7 +60,7 @@ struct Subject {
   const char* file() const { return job ? kResolvedJob : kMeshFile; }
 };
 
-// All commands have one, but a profile of a mesh.
+// All commands have a job, except for a profile of a mesh.
 bool has_job(const Options& options) {
   return !options.files.empty() || options.verb != Verb::profile;
 }
@@ -91,7 +91,7 @@ bool is_chrome_trace(const fs::path& file) {
   return in.gcount() == 0 || begin.find("\"displayTimeUnit\"") != std::string::npos;
 }
 
-// Before anything is trained.
+// Checked before anything is trained.
 void check_trace_file(const fs::path& file, const fs::path& run_directory) {
   if (file.empty()) return;
   for (const char* of_run : {kResolvedJob, kCommand, kRunFile, kMetrics, kPlanFile, kTraceFile, kWeightsFile})
@@ -104,7 +104,7 @@ void check_trace_file(const fs::path& file, const fs::path& run_directory) {
   require_folder(file);
 }
 
-// In a directory of its own, though others begin in the same second.
+// In a separate directory, even if other runs begin in the same second.
 RunDirectory new_run(const Options& options, const Subject& subject) {
   constexpr int kMost = 1000;
   for (int tries = 1;; tries++) {
@@ -127,7 +127,7 @@ RunDirectory directory_for(const Options& options, const Subject& subject) {
     if (its_own) return {path, IfRun::resume};
     return {path, options.overwrite ? IfRun::overwrite : IfRun::refuse};
   }
-  // Before anything is measured; a profile's directory is made.
+  // Checked before anything is measured; a profile's directory is created.
   const bool writes = options.verb == Verb::plan || options.verb == Verb::predict;
   if (const fs::path& file = writes ? options.output : options.svg; !file.empty()) require_folder(file);
   if (!options.weights.empty()) static_cast<void>(open_weights(options.weights));
@@ -143,7 +143,7 @@ RunDirectory directory_for(const Options& options, const Subject& subject) {
       keep(file, "input");
     }
   }
-  return RunDirectory::temporary(on_one_host(subject.mesh().devices()) ? "" : "runs");  // other hosts see what is here
+  return RunDirectory::temporary(on_one_host(subject.mesh().devices()) ? "" : "runs");  // other hosts must see its contents
 }
 
 void work(Runtime& rt, const Options& options, const Subject& subject, const fs::path& directory) {
@@ -169,7 +169,7 @@ void work(Runtime& rt, const Options& options, const Subject& subject, const fs:
   throw InternalError("a command that has no ranks");
 }
 
-// The options as they are once it is chosen what --resume goes on from.
+// The options after choosing what --resume continues from.
 Options with_resume(Options options, const Resume& resume) {
   options.files = {resume.job};
   options.run_directory = resume.run_directory;
@@ -178,7 +178,7 @@ Options with_resume(Options options, const Resume& resume) {
   return options;
 }
 
-// The ranks read them as JSON.
+// The ranks read the words as JSON.
 void require_utf8(const CommandLine& line) {
   const auto require = [](const std::string& text, const char* what) {
     if (!is_utf8(text))
@@ -189,7 +189,7 @@ void require_utf8(const CommandLine& line) {
   for (int i = 1; i < line.argc; i++) require(line.argv[i], "the command line");
 }
 
-// Everything that the ranks read, before they are started.
+// Writes everything that the ranks read, before they are started.
 void prepare(const fs::path& directory, const Subject& subject, const Options& options, const CommandLine& line) {
   write_file((directory / subject.file()).string(), subject.text());
   Json::Array words;
@@ -203,7 +203,7 @@ void prepare(const fs::path& directory, const Subject& subject, const Options& o
   write_file((directory / kCommand).string(), to_text(Json(std::move(words))) + "\n");
 }
 
-// Into run.json, but for a run that was stopped before its first step: of that nothing is kept (true).
+// Writes how the run ended into run.json. True: a run that was stopped before its first step, of which nothing is kept.
 bool say_how_it_ended(RunDirectory& directory, const Outcome& end, const Subject& subject) {
   const fs::path& path = directory.path();
   if (!directory.resumed() && end.code == static_cast<int>(Exit::stopped) && (end.early || !has_ended(path)) &&
@@ -215,7 +215,7 @@ bool say_how_it_ended(RunDirectory& directory, const Outcome& end, const Subject
   return false;
 }
 
-// Collective: what the first rank chooses.
+// Collective: the choice of the first rank.
 Options chosen(Runtime& rt, const Options& options) {
   if (options.resume.empty()) return options;
   const std::string text = from_rank_0(rt.transport(), [&] {
@@ -274,7 +274,7 @@ Outcome launch_once(const RunDirectory& directory, const Mesh& mesh) {
   return launch_ranks({.devices = mesh.devices(), .arguments = {"_rank", path.string()}, .run_directory = path});
 }
 
-// Of the plan's profile what is at hand; empty: none is.
+// The available profile of the plan; empty: there is none.
 Profile profile_for(const Job& job) {
   try {
     return profile_at_hand(job);
@@ -283,7 +283,8 @@ Profile profile_for(const Job& job) {
   }
 }
 
-// What the next launch trains: the same, or on the devices that are left. UserError: none is, or they cannot train this network.
+// What the next launch trains: the same, or the job on the remaining devices. UserError: none remain, or they cannot train this
+// network.
 Subject next_subject(const Subject& subject, const Gone& gone, const fs::path& run, Console& console) {
   if (gone.ranks.empty()) return subject;
   const auto remaining = without(subject.mesh(), subject.job->rules, gone.ranks);
@@ -295,14 +296,14 @@ Subject next_subject(const Subject& subject, const Gone& gone, const fs::path& r
   return {on(*remaining, *subject.job, profile_for(*subject.job), fs::absolute(run / kProfileFile).string()), {}};
 }
 
-// The ranks, again after failures as often as the options allow.
+// Launches the ranks, again after failures as often as the options allow.
 Outcome launch_all(const Options& options, const CommandLine& line, Subject& subject, RunDirectory& directory, Console& console) {
   Options next = options;
   std::vector<Attempt> attempts;
   const bool keep = options.verb == Verb::train;
   for (int restarts = 0;; restarts++) {
     prepare(directory.path(), subject, next, line);
-    std::optional<LastWord> last;  // until this process can say it
+    std::optional<LastWord> last;  // until this process can report it
     if (keep)
       last.emplace(directory, subject.mesh(), launcher_killed(),
                    [path = fs::absolute(directory.path()), ranks = subject.mesh().ranks()] { await_ranks(path, ranks); });
@@ -315,7 +316,7 @@ Outcome launch_all(const Options& options, const CommandLine& line, Subject& sub
     try {
       subject = next_subject(subject, gone_after(attempts, subject.mesh()), directory.path(), console);
       go_on(directory, next, console);
-    } catch (const std::exception& e) {  // how the run ended is what counts
+    } catch (const std::exception& e) {  // the outcome of the run has precedence
       console.say(LogLevel::error, std::string("motley: no restart: ") + e.what());
       return end;
     }
@@ -340,7 +341,7 @@ int launch_them(const Options& options, const CommandLine& line, Subject subject
     }
     if (options.verb != Verb::profile)
       for (const std::string& note : subject.notes()) console.say(LogLevel::warning, "note: " + note);
-    if (options.verb != Verb::profile && options.verb != Verb::verify)  // here: a rank sees its own cores alone
+    if (options.verb != Verb::profile && options.verb != Verb::verify)  // here, since a rank sees only its own cores
       for (const std::string& note : core_notes(subject.mesh())) console.say(LogLevel::warning, "note: " + note);
     end = launch_all(options, line, subject, directory, console);
   } catch (...) {

@@ -8,7 +8,7 @@
 namespace motley {
 namespace {
 
-constexpr std::size_t kAlignment = 256;  // what any device asks for
+constexpr std::size_t kAlignment = 256;  // the largest alignment that a device requires
 
 std::size_t aligned(std::size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -49,7 +49,7 @@ class Converted final : public Kernel {
   std::vector<OperandUse> uses_;
   Conversion conversion_;
   std::size_t bytes_;
-  std::vector<std::size_t> places_{};  // bytes, of those that are converted
+  std::vector<std::size_t> places_{};  // bytes; of the converted operands
   std::vector<void*> operands_{};
 };
 

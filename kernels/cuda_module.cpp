@@ -12,8 +12,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Beside the library (or program) that holds this function, where it is installed; in the build tree, where it is built (tests are
-// one or two folders deeper). $MOTLEY_CUDA names another file.
+// Places of the module: beside the library (or program) that contains this function, if installed; in the build tree where it is
+// built (tests are one or two folders deeper). $MOTLEY_CUDA names another file.
 std::vector<fs::path> places(const char* named) {
   if (named != nullptr) return {named};
   Dl_info here{};
@@ -35,7 +35,7 @@ Opened open_module() {
                         : "motley_cuda.so is not here; build with CUDA 12 or newer and cuDNN 9: meson setup build -Dcuda=enabled";
   for (const fs::path& file : places(named)) {
     if (!fs::exists(file)) continue;
-    void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);  // stays: its backends outlive this call
+    void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);  // stays loaded: its backends outlive this call
     if (library == nullptr) {
       why = std::string("motley_cuda.so cannot be opened: ") + dlerror();
       continue;

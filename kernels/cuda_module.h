@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CUDA backend is a module of its own, opened only by processes that drive a GPU or query one: cuBLASLt alone costs a process
-// 60 ms and 94 MB, and a program linked with cuDNN does not start where cuDNN is absent.
+// The CUDA backend is a separate module, loaded only by processes that drive a GPU or query one: cuBLASLt alone costs a process 60
+// ms and 94 MB, and a program linked with cuDNN does not start where cuDNN is absent.
 #pragma once
 #include <motley/backend.h>
 
@@ -14,8 +14,8 @@ struct CudaGpu {
   Index memory_bytes = 0;
 };
 struct CudaFacts {
-  std::string library{};        // "CUDA 13.0, cuDNN 9.19.0, cuBLASLt 13.1.0"; empty: the module is not here
-  std::string missing{};        // why no GPU can be used, and what to do; empty: nothing
+  std::string library{};        // "CUDA 13.0, cuDNN 9.19.0, cuBLASLt 13.1.0"; empty: the module is absent
+  std::string missing{};        // why no GPU can be used, and what to do; empty: GPUs can be used
   std::vector<CudaGpu> gpus{};  // by index
 };
 

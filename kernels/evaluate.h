@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Formula as plain data, and one position of it: compiled by the host's compiler and by nvcc, so that every device without a
-// compiled loop of its own computes the same.
+// A Formula as plain data, and its evaluation at one position: compiled by the host's compiler and by nvcc, so that every device
+// without a compiled loop for a formula computes the same.
 #pragma once
 #include <motley/formula.h>
 
@@ -26,10 +26,10 @@ struct PlainFormula {
   double constants[kMostInstructions] = {};
 };
 
-// InternalError: no kernel could run it.
+// InternalError: no kernel could run the formula.
 PlainFormula plain_of(const Formula& formula);
 
-// Opcode::mix, Opcode::uniform. Static: the loops of every ISA have their own.
+// Opcode::mix, Opcode::uniform. Static: the loops of every ISA have a separate copy.
 MOTLEY_HD static inline std::int32_t mixed(std::int32_t a, std::int32_t b) {
   std::uint32_t x = static_cast<std::uint32_t>(a) ^ static_cast<std::uint32_t>(b) * 0x9E3779B1U;
   x = (x ^ x >> 16) * 0x7FEB352DU;
@@ -83,7 +83,7 @@ MOTLEY_HD inline void run(const PlainFormula& f, Registers<Real>& r, Operand&& o
   }
 }
 
-// f of one real operand.
+// The formula of one real operand.
 template <class Real>
 MOTLEY_HD inline Real apply(const PlainFormula& f, Real x) {
   Registers<Real> registers;

@@ -22,7 +22,7 @@ enum class Kind : std::uint8_t { real, integer, condition };
 
 struct Signature {
   Kind result = Kind::real;
-  std::vector<Kind> of{};  // registers that are read
+  std::vector<Kind> of{};  // kinds of the registers that are read
 };
 
 Signature signature(Opcode op) {
@@ -62,7 +62,7 @@ const Instruction& at(const Formula& f, int i) {
   return f.code[static_cast<std::size_t>(i)];
 }
 
-// "" or why no kernel can run it.
+// "", or why no kernel can run the formula.
 std::string fault_of(const Formula& f) {
   if (f.code.empty()) return f.results.empty() ? "" : "results without code";
   if (f.code.size() > static_cast<std::size_t>(kMostInstructions))
@@ -93,7 +93,7 @@ std::string fault_of(const Formula& f) {
   return "";
 }
 
-// Registers become expressions; parentheses where a sum is a factor.
+// Writes registers as expressions, with parentheses where a sum is a factor.
 std::string expression(const Formula& f, int i) {
   const Instruction& s = at(f, i);
   const auto inner = [&](int k) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The words for KernelSpec's choices, in the order of their enums: JSON, summaries and messages use the same ones.
+// The words for KernelSpec's enums, in the order of the enumerators: JSON, summaries and messages use the same ones.
 #pragma once
 #include <motley/kernel_spec.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a KernelSpec says about itself: hash, work, operands, a line for people.
+// Functions of a KernelSpec: hash, work, operands, a line for people.
 #include <motley/error.h>
 #include <motley/kernel_spec.h>
 
@@ -43,7 +43,7 @@ OperandUse map_operand(const MapOperand& operand, const std::vector<Index>& exte
   return {operand.dtype, Format::plain, {elements}, elements, touched};
 }
 
-// x, w, y in the order that the pass reads and writes them.
+// x, w, y in the order in which the pass reads and writes them.
 std::vector<OperandUse> window_operands(const KernelSpec& spec) {
   const Roles& e = spec.roles;
   const bool conv = spec.op == KernelOp::conv2d;
@@ -108,12 +108,12 @@ std::vector<OperandUse> attention_operands(const KernelSpec& spec) {
   return out;
 }
 
-// Queries with the keys that count for them, but for a mask.
+// Number of pairs of a query and a key that counts for it, without regard to a mask.
 double pairs_of(const KernelSpec& spec) {
   const auto real = [](Index v) { return static_cast<double>(v); };
   const Roles& e = spec.roles;
   if (!spec.causal) return real(e.g) * real(e.n) * real(e.f);
-  // Query i has clamp(first + i, 0, f) keys: none, then one more from each to the next, then all.
+  // Query i has clamp(first + i, 0, f) keys: first none, then one more from each query to the next, then all.
   const Index first = spec.origin[0] + 1 - spec.origin[1], none = std::clamp<Index>(-first, 0, e.n),
               rising = std::clamp<Index>(e.f - first, none, e.n);
   const double mean = (real(first + none) + real(first + rising - 1)) / 2;
@@ -128,7 +128,7 @@ double products_of(const KernelSpec& spec) {
 
 }  // namespace
 
-// An extent of 0 counts as 1, so that no stride is 0: in a map that would mean that the operand lacks the index.
+// An extent of 0 counts as 1, so that no stride is 0: in a map a stride of 0 would mean that the operand does not have the index.
 std::vector<Index> strides_of(Format format, const std::vector<Index>& extents) {
   std::vector<std::size_t> order(extents.size());  // outermost first
   std::iota(order.begin(), order.end(), std::size_t{0});

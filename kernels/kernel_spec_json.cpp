@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading and writing walk the fields of kernels/kernel_spec_fields.h; here is only how each type of field looks.
+// Reading and writing follow the fields of kernels/kernel_spec_fields.h; this file only defines the JSON form of each type of
+// field.
 #include "kernels/kernel_spec_json.h"
 
 #include <algorithm>
@@ -11,7 +12,7 @@
 namespace motley {
 namespace {
 
-constexpr Index kMost = Index{1} << 53;  // integers that JSON readers keep
+constexpr Index kMost = Index{1} << 53;  // largest integer that JSON readers keep exactly
 
 // ---- writing
 
@@ -43,13 +44,13 @@ Json json_of(const List& list) {
   return Json(std::move(array));
 }
 
-// An operand's strides are always given: how many there are is checked against the map's extents.
+// An operand's strides are always written: their number is checked against the map's extents.
 template <class T>
 constexpr bool kRequired = false;
 template <>
 constexpr bool kRequired<std::vector<Index> MapOperand::*> = true;
 
-// An object of what differs from the defaults.
+// An object with the fields that differ from the defaults.
 template <HasFields T>
 Json json_of(const T& value) {
   const T defaults;

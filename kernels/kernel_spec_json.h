@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// KernelSpec as JSON, apart from KernelSpec itself: a backend needs no JSON.
+// KernelSpec as JSON, separate from KernelSpec itself: a backend needs no JSON.
 #pragma once
 #include <motley/kernel_spec.h>
 
@@ -9,7 +9,7 @@ namespace motley {
 
 // One object; only what differs from the defaults, keys in declaration order.
 Json to_json_value(const KernelSpec& spec);
-// An unknown key, a wrong type, a word or a number out of range is complained about.
+// Complains about an unknown key, a wrong type, a word or a number out of range.
 void read_kernel_spec(Reader& reader, const Json& json, KernelSpec& out);
 
 }  // namespace motley

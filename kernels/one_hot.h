@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Maps that take what an i32 operand names: sum over v of (v == t ? x : 0), a row of x per t (v is reduced), or what is added to
-// row v (v is kept). Backends that know the form need not try every v.
+// Maps that select by an i32 operand: sum over v of (v == t ? x : 0): a row of x per t (v is reduced), or the sum for row v (v is
+// kept). Backends that recognize this form need not try every v.
 #pragma once
 #include <motley/kernel_spec.h>
 
@@ -12,7 +12,7 @@ struct OneHot {
   std::size_t extent = 0;           // v
   std::size_t index = 0, from = 0;  // operands t and x of the kernel
 };
-// Nothing: the map has another form, or t differs along a kept extent while v is kept too.
+// Nothing: the map has another form, or v is kept and t varies along another kept extent.
 std::optional<OneHot> one_hot_of(const KernelSpec& spec);
 
 }  // namespace motley

@@ -4,7 +4,7 @@
 
 namespace motley {
 
-// A device of kind cpu: by its `library`, or by the first that is built. Errors as open_backend's.
+// Opens a device of kind cpu: with its `library`, or with the first that is built. Errors as in open_backend().
 std::unique_ptr<Backend> open_cpu(const Device& device);
 
 }  // namespace motley

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A comparison of a register that is z or one of a few constants, depending on comparisons of z alone, may be that of z itself.
-// Whether it is, is tried: at each constant, beside it, at both infinities and for a NaN. Between two constants nothing changes.
+// A comparison of a register that is z or one of a few constants, depending only on comparisons of z, may be equivalent to that
+// comparison of z itself. This is tested: at each constant, beside it, at both infinities and for a NaN. Between two constants
+// nothing changes.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -17,7 +18,7 @@ bool is_comparison(Opcode op) {
   return op == Opcode::less || op == Opcode::less_equal || op == Opcode::equal;
 }
 
-// The one register, besides constants, that this choice chooses from and that its comparisons read; -1: there are several.
+// The single register, besides constants, from which this choice chooses and which its comparisons read; -1: there are several.
 int chosen_from(const Formula& f, int choice) {
   std::set<int> todo{choice}, others;
   while (!todo.empty()) {  // operands come first, so each is seen once
@@ -34,7 +35,7 @@ int chosen_from(const Formula& f, int choice) {
   return others.size() == 1 ? *others.begin() : -1;
 }
 
-// Registers up to `last` that follow from the value of register z; conditions are 0 or 1.
+// Values of the registers up to `last` that follow from the value of register z; conditions are 0 or 1.
 template <class Real>
 std::vector<std::optional<Real>> values_at(const Formula& f, int last, int z, Real value) {
   std::vector<std::optional<Real>> of;
@@ -76,7 +77,7 @@ bool is_of(const Formula& f, int comparison, int z, const Instruction& replaced)
   });
 }
 
-// Instructions that a result needs, each once.
+// The instructions that a result needs, each once.
 Formula without_unread(const Formula& f) {
   std::vector<bool> read(f.code.size(), false);
   for (const int r : f.results) at(read, r) = true;

@@ -29,7 +29,8 @@ class Recorder {
     if (const auto known = known_.find(term); known != known_.end()) return known->second;
     Instruction s{term->op, -1, -1, -1, term->constant};
     if (term->of.empty()) s.a = term->number;
-    // What is chosen comes before the condition: a gradient is the first operand of a formula and of those that it is put into.
+    // The chosen values come before the condition, so that a gradient is the first operand of a formula and of those that it is
+    // joined to.
     const std::size_t count = term->of.size(), first = term->op == Opcode::select ? 1 : 0;
     for (std::size_t n = 0; n < count; n++) {
       const std::size_t k = (first + n) % count;
@@ -51,7 +52,7 @@ using Memo = std::map<const Value::Term*, Value>;
 
 Value derived(const Value& v, int number, Memo& memo);
 
-// d op(a, b, c), where da, db, dc are known
+// d op(a, b, c), given da, db, dc
 Value chain(const Value& v, int number, Memo& memo) {
   const Value::Term& t = v.term();
   const auto of = [&](std::size_t k) -> const Value& { return t.of[k]; };

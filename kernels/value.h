@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How formulas are written: expressions over Values are recorded. `formula({1.0 / (1.0 + exp(-operand(0)))})`
+// Formulas are written as expressions over Values, which are recorded. `formula({1.0 / (1.0 + exp(-operand(0)))})`
 #pragma once
 #include <motley/formula.h>
 
@@ -14,7 +14,7 @@ class Value {
  public:
   struct Term {
     Opcode op = Opcode::constant;
-    int number = -1;  // of an operand or a position
+    int number = -1;  // number of the operand or the position
     double constant = 0;
     std::vector<Value> of{};
   };
@@ -30,19 +30,19 @@ Value operand(int number);
 Value integer(int number);   // an i32 operand, for matches(), precedes() and mix()
 Value whole(int constant);   // an integer, for the same
 Value scalar(int number);    // an f64 operand of one element
-Value position(int extent);  // of a pass: which of its indices; for matches(), precedes() and mix()
+Value position(int extent);  // number of one of a pass's indices; for matches(), precedes() and mix()
 Value operator+(const Value& a, const Value& b);
 Value operator-(const Value& a, const Value& b);
 Value operator*(const Value& a, const Value& b);
 Value operator/(const Value& a, const Value& b);
 Value operator-(const Value& a);
-Value operator<(const Value& a, const Value& b);  // conditions, for select() alone; false where a or b is NaN
+Value operator<(const Value& a, const Value& b);  // a condition, only for select(); false if a or b is NaN
 Value operator<=(const Value& a, const Value& b);
 Value operator==(const Value& a, const Value& b);
 Value matches(const Value& a, const Value& b);
 Value precedes(const Value& a, const Value& b);  // integers: a < b
-Value mix(const Value& a, const Value& b);       // integers: a random one for this pair
-Value uniform(const Value& a);                   // of an integer
+Value mix(const Value& a, const Value& b);       // a random integer for this pair of integers
+Value uniform(const Value& a);                   // from an integer
 Value select(const Value& condition, const Value& then, const Value& otherwise);
 Value exp(const Value& a);
 Value expm1(const Value& a);
@@ -52,23 +52,23 @@ Value sqrt(const Value& a);
 Value tanh(const Value& a);
 Value erf(const Value& a);
 
-// The instructions of these results, equal ones once. A lone operand(0) becomes the formula without code. InternalError: too long.
+// The instructions of these results, equal ones once. A lone operand(0) becomes a formula without code. InternalError: too long.
 Formula formula(const std::vector<Value>& results);
-// The first operand, rounded to the result's dtype; not without code, which is a copy of any bits.
+// The first operand, rounded to the result's dtype; unlike a formula without code, which copies any bits.
 Formula converted();
 // The formula's results with its operands (and nothing else) replaced.
 std::vector<Value> apply(const Formula& formula, const std::function<Value(int)>& operand);
-// The same values of fewer instructions, where code made of two formulas has more than it needs: what one of them clamps the other
-// compares with its limits again (`relu6(z) <= 0` is `z <= 0`).
+// The same values with fewer instructions, if code made from two formulas has more than it needs: what one of them clamps the other
+// compares with the same limits again (`relu6(z) <= 0` is `z <= 0`).
 Formula simplified(const Formula& formula);
-// d result / d operand(number), by the chain rule. Where a select chooses, the derivative of what was chosen.
+// d result / d operand(number), by the chain rule. Of a select: the derivative of the chosen value.
 Value derivative(const Value& result, int number);
 
 // Whether it takes much longer than arithmetic.
 inline bool is_function(Opcode op) {
   return op >= Opcode::exp && op < Opcode::whole;
 }
-// Whether maps of f32 made of such instructions alone run as loops on CPUs though no op declares them (kernels/loops/assemble.h).
+// Whether f32 maps of only such instructions run as loops on CPUs even if no op declares them (kernels/loops/assemble.h).
 inline bool is_assembled(Opcode op) {
   return op != Opcode::position && (!is_function(op) || op == Opcode::sqrt);
 }
@@ -77,7 +77,7 @@ bool is_assembled(const Formula& formula);
 inline bool reads_registers(Opcode op) {
   return op >= Opcode::add && op != Opcode::whole;
 }
-// A formula with its constants taken out: what is compiled once for all of them.
+// A formula without its constants: compiled once for all constants.
 struct FormulaShape {
   std::uint64_t hash = 0;
   std::vector<double> constants{};  // in the order of the code

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A backend that is another one but for what a class derived from it overrides.
+// A backend that forwards to another one, except for what a derived class overrides.
 #pragma once
 #include <motley/backend.h>
 

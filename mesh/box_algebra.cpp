@@ -16,7 +16,7 @@ namespace {
 
 using Ranks = std::vector<int>;
 
-// Cells of the grid spanned by all boxes' edges, with the ranks whose boxes hold them; cells no one holds are left out.
+// Cells of the grid spanned by all boxes' edges, with the ranks whose boxes contain them; cells in no box are left out.
 std::map<Box, Ranks> cells_of(std::span<const Shard> held) {
   const std::size_t dims = held.front().box.size();
   std::vector<std::vector<Index>> edges(dims);
@@ -101,7 +101,7 @@ std::vector<Shard> owners(std::span<const Shard> held, const ChooseOwner& choose
     std::size_t longest = 0;
     for (std::size_t k = 1; k < atom.size(); k++)
       if (atom[k].size() > atom[longest].size()) longest = k;
-    const Index inner = elements / atom[longest].size();  // per index of that dim
+    const Index inner = elements / atom[longest].size();  // elements per index of that dim
     const Partition share = Partition::even(atom[longest].size(), static_cast<int>(who.size()),
                                             ownership.multiple / std::gcd(inner, ownership.multiple));
     for (std::size_t j = 0; j < who.size(); j++) {
@@ -142,7 +142,7 @@ std::vector<BoxMessage> copies(std::span<const Shard> from, std::span<const Shar
 
 namespace {
 
-// Parts of `missing` that the boxes hold.
+// The parts of `missing` that the boxes contain.
 std::vector<Box> parts_in(const std::vector<Box>& missing, const std::vector<Box>& boxes) {
   std::vector<Box> out;
   for (const Box& m : missing) {

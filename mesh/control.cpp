@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages of motley's own, over any transport.
+// motley's internal messages, over any transport.
 #include "mesh/control.h"
 
 #include <algorithm>
@@ -42,7 +42,7 @@ const std::vector<Gathering::Frame>& Gathering::finish(const std::string& what) 
   return *frames_;
 }
 
-// What travels first is the size, and with it all of a small message, so that small ones take one round.
+// The first message contains the size, and all of a small message, so that small ones take one round.
 void to_first(Transport& transport, std::span<const std::byte> mine, const std::string& what,
               const std::function<void(int rank, std::span<const std::byte> bytes)>& take) {
   struct Message {
@@ -94,7 +94,7 @@ std::vector<std::vector<std::byte>> gather(Transport& transport, std::span<const
 std::optional<Farewell> farewell(Transport& transport, int status, const std::string& text, double patience_seconds) {
   const auto ranks = static_cast<std::size_t>(transport.size()), me = static_cast<std::size_t>(transport.rank());
   const auto memory = std::make_shared<std::vector<Word>>(ranks);
-  transport.keep(memory);  // where not all come, the messages outlive this call
+  transport.keep(memory);  // if not all ranks come, the messages outlive this call
   std::vector<Word>& words = *memory;
   words[me].status = status;
   words[me].clean = transport.idle() ? 1 : 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the ranks send each other about the run itself, over a transport's own messages.
+// What the ranks send each other about the run itself, over a transport's messages.
 #pragma once
 #include <motley/transport.h>
 
@@ -15,11 +15,11 @@
 
 namespace motley::control {
 
-// Tags below 0 are motley's own: a transport keeps them apart from users' tags and does not count their bytes.
+// Tags below 0 are reserved for motley: a transport keeps them apart from users' tags and does not count their bytes.
 constexpr int kGather = -1, kFarewell = -2, kTrace = -3, kCopies = -4, kVerdict = -5, kFigures = -6, kToFirst = -7;
 
-// Messages in flight, and the memory that they use. Where an error leaves some unfinished the transport keeps that memory: MPI may
-// read and write it until they end, and one to a rank that does not answer can be neither finished nor cancelled for certain.
+// Messages in flight, and the memory that they use. If an error leaves some unfinished, the transport keeps that memory: MPI may
+// read and write it until they end, and a message to a rank that does not answer can be neither finished nor cancelled for certain.
 class InFlight {
  public:
   InFlight(Transport& transport, std::shared_ptr<const void> memory) : transport_(transport), memory_(std::move(memory)) {}
@@ -28,7 +28,7 @@ class InFlight {
   }
   InFlight(const InFlight&) = delete;
   InFlight& operator=(const InFlight&) = delete;
-  // The bytes are in `memory`.
+  // The bytes must be in `memory`.
   void send(int to, int tag, std::span<const std::byte> bytes) { open_.push_back(transport_.send(to, tag, bytes)); }
   void receive(int from, int tag, std::span<std::byte> bytes) { open_.push_back(transport_.receive(from, tag, bytes)); }
   void finish(const std::string& what) {
@@ -42,12 +42,12 @@ class InFlight {
   std::vector<Transport::Ticket> open_{};
 };
 
-// Every rank's bytes on every rank, begun now and finished later: the messages travel while the rank computes. One at a time per
-// tag.
+// Every rank's bytes on every rank, begun now and finished later: the messages are in flight while the rank computes. One at a time
+// per tag.
 class Gathering {
  public:
-  static constexpr std::size_t kMost = 248;  // bytes of a rank
-  // `size`: what all ranks learn of what this rank has for them in all, its first bytes `mine`.
+  static constexpr std::size_t kMost = 248;  // bytes of one rank
+  // `size`: the total size of what this rank has for the others, which all ranks learn; `mine`: its first bytes.
   Gathering(Transport& transport, int tag, std::span<const std::byte> mine, std::uint64_t size);
   struct Frame {
     std::uint64_t size = 0;
@@ -60,7 +60,7 @@ class Gathering {
   InFlight messages_;
 };
 
-// Every rank's value of a plain type, on every rank. Collective.
+// Every rank's value of a trivially copyable type, on every rank. Collective.
 template <class T>
 std::vector<T> all_of(Transport& transport, const T& mine) {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -72,10 +72,10 @@ std::vector<T> all_of(Transport& transport, const T& mine) {
   return out;
 }
 
-// Transport::gather_all by point-to-point messages, so that a rank that does not come is named.
+// Transport::gather_all by point-to-point messages, so that the error names a rank that does not come.
 std::vector<std::vector<std::byte>> gather(Transport& transport, std::span<const std::byte> mine);
 
-// Every rank's bytes on rank 0, which takes one rank's at a time, its own first: take(rank, bytes). Collective.
+// Every rank's bytes on rank 0, which handles one rank's at a time, beginning with its own: take(rank, bytes). Collective.
 void to_first(Transport& transport, std::span<const std::byte> mine, const std::string& what,
               const std::function<void(int rank, std::span<const std::byte> bytes)>& take);
 
@@ -84,8 +84,8 @@ struct Farewell {
   bool clean = true;  // no rank has left a message unfinished
 };
 
-// The last thing a rank does: like agree(), on a tag of its own, so it may meet ranks in the middle of anything.
-// Nothing when the others have not come within `patience_seconds` (0: waits as any wait).
+// The last message of a rank: like agree(), but on a separate tag, so that it may meet ranks in the middle of anything. Nothing if
+// the other ranks have not come within `patience_seconds` (0: waits as any wait).
 std::optional<Farewell> farewell(Transport& transport, int status, const std::string& text, double patience_seconds);
 
 }  // namespace motley::control

@@ -37,7 +37,7 @@ std::optional<std::uint64_t> whole_number(const fs::path& file) {
   return std::nullopt;  // no file, or "max"
 }
 
-// The files of one version of control groups.
+// The file names of one version of control groups.
 struct Version {
   const char *limit, *used, *inactive, *active;
 };
@@ -56,8 +56,8 @@ void add_group(const fs::path& group, const std::string& name, const Version& ve
   out.push_back({std::max<std::uint64_t>(id, 1), *limit - std::min(*limit, taken), "the control group " + name});
 }
 
-// From the group up to the root of the mount. In a container the path may be the host's, of which only the root is mounted here:
-// levels that are not there limit nothing.
+// From the group up to the root of the mount. In a container the path may be the host's, of which only the root is mounted: levels
+// that are not there set no limit.
 void add_path(const fs::path& mount, const std::string& path, const Version& version, std::vector<MemoryLimit>& out) {
   for (fs::path at = fs::path(path).relative_path();; at = at.parent_path()) {
     if (std::none_of(at.begin(), at.end(), [](const fs::path& part) { return part == ".."; }))
@@ -82,7 +82,7 @@ void add_groups(const fs::path& root, std::vector<MemoryLimit>& out) {
   }
 }
 
-// What travels: a rank's need, its machine, its limits.
+// The message: a rank's need, its machine, its limits.
 struct Line {
   std::array<char, 64> machine{}, host{};
   std::uint64_t bytes = 0, limits = 0;
@@ -112,11 +112,11 @@ std::vector<std::byte> packed(std::uint64_t bytes, const MemoryReading& reading)
   return out;
 }
 
-// A limit, and those under it.
+// A limit, and the ranks under it.
 struct Shared {
   std::string host{}, name{};
   std::uint64_t free = std::numeric_limits<std::uint64_t>::max(), needed = 0;
-  std::string ranks{};  // and what each needs
+  std::string ranks{};  // and the need of each
 };
 
 }  // namespace

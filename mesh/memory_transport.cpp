@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// N ranks as threads of one process. A message is copied twice, so that no rank ever touches another one's memory: a rank
-// that fails may unwind at any time.
+// N ranks as threads of one process. A message is copied twice, so that no rank ever accesses another rank's memory: a rank that
+// fails may unwind at any time.
 #include <motley/transport.h>
 #include <sched.h>
 
@@ -22,15 +22,15 @@ namespace {
 
 using Payload = std::vector<std::byte>;
 
-// What arrives at one rank.
+// The messages that arrive at one rank.
 struct Mailbox {
   struct Channel {
-    std::uint64_t sent = 0, wanted = 0;        // so many messages were put in, so many receives started
+    std::uint64_t sent = 0, wanted = 0;        // number of messages sent, number of receives started
     std::map<std::uint64_t, Payload> waiting;  // by their number
   };
   std::mutex mutex;
   std::map<std::pair<int, int>, Channel> channels;  // by sender and tag
-  std::atomic<std::uint64_t> arrivals{0};           // changes with each message: a look without the lock
+  std::atomic<std::uint64_t> arrivals{0};           // changes with each message: allows a check without the lock
 };
 
 struct Hub {
@@ -38,14 +38,14 @@ struct Hub {
   std::vector<Mailbox> mailboxes;
   std::mutex mutex;
   std::atomic<bool> aborted{false};
-  Exit code = Exit::ok;  // of the first who aborted, under the mutex
+  Exit code = Exit::ok;  // of the first rank that aborted, guarded by the mutex
   std::string text;
 };
 
 struct Operation {
   int peer = -1, tag = 0;
   bool receives = false;
-  std::uint64_t number = 0, seen = 0;  // of the message in its channel; arrivals at the last look
+  std::uint64_t number = 0, seen = 0;  // number of the message in its channel; arrivals at the last check
   std::span<std::byte> into{};
   Awaited flag{};
 };
@@ -90,7 +90,7 @@ class MemoryTransport final : public Transport {
       const std::optional<Payload> payload = take(op);
       if (!payload) return false;
       const Operation ended = op;
-      tickets_.remove(ticket);  // a message of the wrong size has ended too
+      tickets_.remove(ticket);  // a message of the wrong size has ended as well
       copy(*payload, ended);
       return true;
     }

@@ -102,7 +102,7 @@ std::string text_of(DeviceKind kind) {
   return "\"" + to_string(kind) + "\"";
 }
 
-// Keys that mean nothing for this kind.
+// Refuses keys that have no meaning for this kind.
 void refuse_foreign_keys(Reader& r, const Json& j, const Device& d) {
   const std::map<std::string, std::vector<DeviceKind>> only{{"index", {DeviceKind::cuda, DeviceKind::emulated}},
                                                             {"tf32", {DeviceKind::cuda}},
@@ -119,7 +119,7 @@ void refuse_foreign_keys(Reader& r, const Json& j, const Device& d) {
       });
 }
 
-// An emulated device and the one inside describe one machine: what is written in either holds for both.
+// An emulated device and its inner device describe one machine: what is written in either holds for both.
 void join_inner(Reader& r, const Json& outer, const Json& inner, Device& d, Device& of) {
   for (const char* key : {"index", "threads", "cores", "isa", "library", "memory_bytes", "host"})
     if (outer.find(key) != nullptr && inner.find(key) != nullptr)
@@ -139,8 +139,8 @@ void join_inner(Reader& r, const Json& outer, const Json& inner, Device& d, Devi
   join("host", &Device::host);
 }
 
-// oneDNN's slowest kernels are those of SSE4.1: "generic" is Eigen's alone. The device's keys are in `outer`, an emulated one's in
-// `of` too.
+// oneDNN's slowest kernels are those of SSE4.1: "generic" is for Eigen only. The device's keys are in `outer`, an emulated device's
+// in `of` too.
 void refuse_foreign_isa(Reader& r, const Json& outer, const Device& d) {
   const bool by_default = d.library.empty();
   if (d.isa != "generic" || (by_default ? cpu_libraries().front() : d.library) != "onednn") return;
@@ -224,7 +224,7 @@ void check_whole(Reader& r, const Json& j, MeshFile& m) {
   if (m.axes.size() > 1) product += ranks == kMost ? ", more than two thousand million," : " = " + std::to_string(ranks);
   const bool given = !m.axes.empty() && std::all_of(m.axes.begin(), m.axes.end(), [](const Axis& a) { return a.size > 0; });
   const auto& listed = std::get<Json::Array>(j.find("devices")->value);
-  // "count" is complained about: what is listed is then not meant to be one per rank.
+  // "count" has been complained about: the listed devices are then not meant to be one per rank
   const bool counts = std::any_of(listed.begin(), listed.end(), [](const Json& d) { return d.find("count") != nullptr; });
   if (given && !counts && ranks != static_cast<std::int64_t>(m.devices.size()))
     r.in("devices", [&] {
@@ -298,7 +298,7 @@ std::vector<std::string> mesh_notes(const Mesh& mesh) {
     const Device& device = mesh.device(r);
     for (const int core : device.cores.empty() ? driven(device).cores : device.cores) ranks[{device.host, core}].push_back(r);
   }
-  std::map<std::pair<std::string, std::vector<int>>, std::vector<int>> cores;  // by host and the ranks that share them
+  std::map<std::pair<std::string, std::vector<int>>, std::vector<int>> cores;  // by host and the ranks that share the cores
   for (const auto& [where, several] : ranks)
     if (several.size() > 1) cores[{where.first, several}].push_back(where.second);
   std::vector<std::string> notes;

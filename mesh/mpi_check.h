@@ -4,7 +4,7 @@
 
 namespace motley {
 
-// Throws what an MPI call that did not return MPI_SUCCESS means: DeviceError, or InternalError for a truncated message.
+// Throws the error of an MPI call that did not return MPI_SUCCESS: DeviceError, or InternalError for a truncated message.
 void mpi_check(int code, const char* call);
 
 }  // namespace motley

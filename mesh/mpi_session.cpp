@@ -19,9 +19,9 @@ namespace motley {
 
 namespace {
 
-constexpr auto kRest = std::chrono::milliseconds(200);  // longer than ranks leave a barrier one after another
+constexpr auto kRest = std::chrono::milliseconds(200);  // longer than the time in which ranks leave a barrier one after another
 
-// By the launcher's word; where it says nothing they may be.
+// As the launcher says; if it says nothing, the ranks may be on several hosts.
 bool on_several_hosts() {
   int size = 1;
   mpi_check(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
@@ -30,8 +30,9 @@ bool on_several_hosts() {
 }
 
 // In MPI_Finalize UCX closes a TCP connection with a PUT that the other end has to answer, then waits in the process manager's
-// barrier, where it answers nothing (MPICH 4.0, UCX 1.13). A rank that answers from here, before it sends its own, lets the other
-// end go there too early, and then waits for ever. So no rank makes an MPI call while others may be in MPI_Finalize already.
+// barrier, where it answers nothing (MPICH 4.0, UCX 1.13). If a rank outside MPI_Finalize answers before it sends its own PUT, the
+// other end enters that barrier too early, and this rank then waits for ever. So no rank makes an MPI call while others may already
+// be in MPI_Finalize.
 void come_to_rest() {
   MPI_Request all_here = MPI_REQUEST_NULL;
   mpi_check(MPI_Ibarrier(MPI_COMM_WORLD, &all_here), "MPI_Ibarrier");
@@ -44,10 +45,10 @@ void come_to_rest() {
   std::this_thread::sleep_for(kRest);
 }
 
-constexpr int kYes = 10;  // no exit code of MPI's own
+constexpr int kYes = 10;  // not an exit code of MPI
 constexpr unsigned kPatienceSeconds = 20;
 
-// MPICH ends a process that asks before MPI_Init.
+// In a child process: MPICH ends a process that queries before MPI_Init.
 bool asked_by_child(int (*ask)()) {
   const pid_t child = fork();
   if (child == 0) {
@@ -66,12 +67,12 @@ MpiSession::MpiSession(int& argc, char**& argv) {
   int already = 0;
   mpi_check(MPI_Initialized(&already), "MPI_Initialized");
   if (already != 0) return;
-  // A rank that aborts has said why; MPICH's own line would only hide it.
+  // A rank that aborts has printed the reason; MPICH's line would only hide it.
   if (setenv("MPIR_CVAR_SUPPRESS_ABORT_MESSAGE", "1", 0) != 0) throw DeviceError("setenv failed");
   int level = MPI_THREAD_SINGLE;
   mpi_check(MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &level), "MPI_Init_thread");
   ours_ = true;
-  // An error of a request alone belongs to one of these; else MPI ends the process before its code is checked.
+  // Errors of a single request are reported on one of these; otherwise MPI ends the process before its code is checked.
   for (const MPI_Comm comm : {MPI_COMM_WORLD, MPI_COMM_SELF})
     mpi_check(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   if (level < MPI_THREAD_FUNNELED) throw DeviceError("MPI_Init_thread: this MPI does not offer MPI_THREAD_FUNNELED");
@@ -82,7 +83,7 @@ std::unique_ptr<Transport> MpiSession::transport() const {
 }
 
 bool mpi_takes_device_memory() {
-  // Not every MPI has it, and it is in a header of its own in some.
+  // Not every MPI has it, and in some it is in a separate header.
   const auto ask = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "MPIX_Query_cuda_support"));
   if (ask == nullptr) return false;
   int begun = 0;
@@ -98,19 +99,19 @@ void MpiSession::finish() {
 }
 
 void MpiSession::end_others(int code) noexcept {
-  // Ranks of other hosts outlive one that merely exits (MPICH 4.0: a proxy ends its own ranks alone, mpiexec all after a signal or
-  // this). MPI_LOCALNRANKS: the manager is MPICH's, and its PMI has version 1.
+  // Ranks of other hosts outlive a rank that merely exits (MPICH 4.0: a proxy ends only its own ranks; mpiexec ends all after a
+  // signal or this message). MPI_LOCALNRANKS: the manager is MPICH's, and its PMI has version 1.
   const char* const socket = std::getenv("PMI_FD");
   if (socket == nullptr || std::getenv("MPI_LOCALNRANKS") == nullptr) return;
   const std::string line = "cmd=abort exitcode=" + std::to_string(code) + "\n";
-  if (::write(std::atoi(socket), line.data(), line.size()) < 0) return;  // it is gone already
+  if (::write(std::atoi(socket), line.data(), line.size()) < 0) return;  // it has already ended
 }
 
 void MpiSession::abort(int code) noexcept {
   std::fflush(nullptr);
   int begun = 0, over = 0;
   const bool runs = MPI_Initialized(&begun) == MPI_SUCCESS && begun != 0 && MPI_Finalized(&over) == MPI_SUCCESS && over == 0;
-  // MPI_Abort does not return; should it, the process still ends and mpiexec ends the others.
+  // MPI_Abort does not return; if it did, the process would still end and mpiexec would end the others.
   if (runs && MPI_Abort(MPI_COMM_WORLD, code) != MPI_SUCCESS) std::fputs("motley: MPI_Abort failed\n", stderr);
   _exit(code);
 }

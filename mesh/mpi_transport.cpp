@@ -43,7 +43,7 @@ struct Operation {
 };
 
 // Where a rank runs: the machine (containers of one machine share its cores), the cores it may use, and shared memory with a token
-// in it: who reads the token there maps this rank's memory.
+// in it: a rank that reads the token there can map this rank's memory.
 struct Seat {
   std::array<char, 64> machine{};
   cpu_set_t cores{};
@@ -95,7 +95,7 @@ class MpiTransport final : public Transport {
   ~MpiTransport() override {
     int finalized = 0;
     const bool over = MPI_Finalized(&finalized) != MPI_SUCCESS || finalized != 0;
-    // With messages open the job is failing: their communicators and their memory stay.
+    // If messages are unfinished the job is failing: their communicators and their memory are kept.
     if (!over && !idle()) leak_kept();
     if (over || !idle() || std::uncaught_exceptions() > 0) return;
     for (MPI_Comm* comm : {&data_, &control_})
@@ -134,13 +134,13 @@ class MpiTransport final : public Transport {
     }
     int done = 0;
     MPI_Status status;
-    // MPI_Test looks at the network for a finished request too, MPI_Request_get_status for an unfinished one alone (MPICH 4.0, over
-    // TCP: one microsecond of nine). MPI_Wait on a finished request comes back at once.
+    // MPI_Test polls the network also for a finished request, MPI_Request_get_status only for an unfinished one (MPICH 4.0, over
+    // TCP: one microsecond of nine). MPI_Wait on a finished request returns at once.
     const int failed = MPI_Request_get_status(op.request, &done, &status);
     if (failed == MPI_SUCCESS && done == 0) return false;
     const int code = MPI_Wait(&op.request, &status);
     const Operation ended = op;
-    tickets_.remove(ticket);  // a message of the wrong size has ended too
+    tickets_.remove(ticket);  // a message of the wrong size has ended as well
     if (ended.peer >= 0) messages_--;
     mpi_check(failed, "MPI_Request_get_status");
     mpi_check(code, "MPI_Wait");
@@ -184,7 +184,7 @@ class MpiTransport final : public Transport {
     return {.peer = peer, .tag = tag, .bytes = bytes};
   }
 
-  // MPI moves messages only inside its calls, and a rank that waits for a flag makes none.
+  // MPI moves messages only inside its calls, and a rank that waits for a flag makes none, so progress is made here.
   void go_on() {
     int found = 0;
     mpi_check(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, control_, &found, MPI_STATUS_IGNORE), "MPI_Iprobe");
@@ -209,10 +209,10 @@ class MpiTransport final : public Transport {
     for (const auto& bytes : control::gather(*this, std::as_bytes(std::span(&mine, 1))))
       std::memcpy(&seats.emplace_back(), bytes.data(), sizeof(Seat));
     find_crowd(seats);
-    find_hosts(seats);  // a rank leaves it when all have read, so the probe is there
+    find_hosts(seats);  // a rank leaves this call when all have read, so the probe exists until then
   }
 
-  // Crowded: the ranks of this machine that may run on one of this rank's cores outnumber the cores they have together.
+  // Crowded: the ranks of this machine that may run on one of this rank's cores outnumber the cores that they have together.
   void find_crowd(const std::vector<Seat>& seats) {
     const Seat& mine = seats[static_cast<std::size_t>(rank_)];
     cpu_set_t united;
@@ -228,7 +228,7 @@ class MpiTransport final : public Transport {
     crowded_ = sharers > CPU_COUNT(&united);
   }
 
-  // The ranks of a machine see each other's memory, all of them or none.
+  // Either all ranks of a machine see each other's memory, or none do.
   void find_hosts(const std::vector<Seat>& seats) {
     std::vector<std::byte> seen;
     for (std::size_t r = 0; r < seats.size(); r++)
@@ -250,7 +250,7 @@ class MpiTransport final : public Transport {
   MPI_Comm data_ = MPI_COMM_NULL, control_ = MPI_COMM_NULL;
   int rank_ = 0, size_ = 1, last_tag_ = 32767;  // MPI's guaranteed minimum
   Tickets<Operation> tickets_;
-  int messages_ = 0;  // of them
+  int messages_ = 0;  // number of operations that are messages
   SharedMemories shared_;
   const bool takes_device_memory_ = mpi_takes_device_memory();
 };
@@ -262,7 +262,7 @@ std::unique_ptr<Transport> mpi_transport(MPI_Comm comm) {
   try {
     transport->connect(comm);
   } catch (...) {
-    // MPI may still write into the members and the memory of what is unfinished.
+    // MPI may still write into the members, and into the memory of unfinished messages.
     if (!transport->idle()) static_cast<void>(transport.release());
     throw;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which part of a cut, and which list of a jagged one, a rank has.
+// A rank's part of a cut, and its list of a jagged one.
 #pragma once
 #include <motley/mesh.h>
 
@@ -7,9 +7,9 @@
 
 namespace motley {
 
-// Of the parts over these axes, row-major in them: the rank's.
+// The rank's part among those over these axes (row-major in the axes).
 int part_of(const Mesh& mesh, const std::vector<int>& axes, int rank);
-// Of the lists along the axis `per`: the rank's; -1: there is one.
+// The rank's list among those along the axis `per`; -1: there is only one list.
 std::size_t list_of(const Mesh& mesh, int per, int rank);
 
 }  // namespace motley

@@ -10,7 +10,7 @@ namespace motley {
 
 namespace {
 
-// One edge of a tree towards its root.
+// One edge of a tree, directed towards the root.
 struct Edge {
   int from = 0, to = 0, stage = 0;
 };
@@ -26,7 +26,7 @@ std::vector<Edge> path(const std::vector<int>& ranks, std::size_t root) {
   return out;
 }
 
-// Counted from the root, rank x of [2^k, 2^(k+1)) sends to x - 2^k; the farthest first.
+// Numbered from the root, rank x of [2^k, 2^(k+1)) sends to x - 2^k; the farthest first.
 std::vector<Edge> binomial(const std::vector<int>& ranks, std::size_t root) {
   int rounds = 0;
   while ((std::size_t{1} << rounds) < ranks.size()) rounds++;
@@ -37,7 +37,7 @@ std::vector<Edge> binomial(const std::vector<int>& ranks, std::size_t root) {
   return out;
 }
 
-// A host's ranks take turns in being the one that the others send to.
+// The ranks of a host take turns in being the one to which the others send.
 std::vector<Edge> by_hosts(const std::vector<int>& ranks, int root, std::span<const int> hosts, int turn) {
   std::map<int, std::vector<int>> on;
   for (int r : ranks)
@@ -53,7 +53,7 @@ std::vector<Edge> by_hosts(const std::vector<int>& ranks, int root, std::span<co
   return out;
 }
 
-// Of one chunk of a box. ranks: ascending, the root among them.
+// The tree for one chunk of a box. ranks: ascending, including the root.
 std::vector<Edge> edges(Tree tree, const std::vector<int>& ranks, int root, std::span<const int> hosts, int chunk) {
   const auto at = static_cast<std::size_t>(std::find(ranks.begin(), ranks.end(), root) - ranks.begin());
   if (tree == Tree::halving) return binomial(ranks, at);
@@ -69,7 +69,7 @@ int depth_of(const std::vector<Edge>& edges) {
   return depth;
 }
 
-// Along the first dim that is long enough, else along the longest.
+// Divided along the first dim that is long enough, else along the longest.
 std::vector<Box> in_chunks(const Box& box, int chunks) {
   std::size_t dim = 0;
   for (std::size_t d = 1; d < box.size(); d++)
@@ -90,7 +90,7 @@ void put(Stages& stages, int at, BoxMessage message) {
   stages[static_cast<std::size_t>(at)].push_back(std::move(message));
 }
 
-// Parts of one message that go the same way, equal but for one dim, along which one begins where the other ends, are one again.
+// Joins parts of one message with the same route that are equal but for one dim, along which one begins where the other ends.
 void join(std::vector<BoxMessage>& stage) {
   auto joined = [](BoxMessage& a, const BoxMessage& b) {
     if (a.from == a.to || a.tree != b.tree || a.from != b.from || a.to != b.to) return false;
@@ -115,7 +115,8 @@ void join(std::vector<BoxMessage>& stage) {
     }
 }
 
-// The list by one of its ends, boxes as atoms: those ends' other ranks, with their messages in the list's order.
+// Visits the list grouped by one of its ends, with boxes as atoms: the ranks at the other end, with their messages in the list's
+// order.
 template <class Visit>
 void each_atom(std::span<const BoxMessage> messages, int BoxMessage::*root, Visit visit) {
   std::map<int, std::vector<Shard>> by_root;  // Shard::rank: position in the list

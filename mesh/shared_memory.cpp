@@ -26,7 +26,7 @@ std::string because(const char* call) {
   return std::string(call) + ": " + std::strerror(errno);
 }
 
-// A mapping whose address is as a large page begins, so that it may have such pages; MAP_FAILED: none.
+// A mapping aligned to large pages, so that it may use them; MAP_FAILED: there is none.
 void* map_file(int fd, std::size_t bytes, int flags) {
   void* const room = mmap(nullptr, bytes + kLargePage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (room == MAP_FAILED) return room;
@@ -42,8 +42,8 @@ void* map_file(int fd, std::size_t bytes, int flags) {
   return at;
 }
 
-// Large pages in the place of small ones, as far as there are some: a step over 400 MB takes 0.97 of the time. Linux 6.1
-// has this for shared memory, whatever its settings; a step's buffers are used often enough to pay for the copying.
+// Replaces small pages by large ones, as far as these are available: a step over 400 MB takes 0.97 of the time. Linux 6.1 has this
+// for shared memory, whatever its settings; a step's buffers are used so often that the copying costs less than it gains.
 void use_large_pages(std::byte* start, std::size_t bytes) {
   constexpr int kCollapse = 25;  // MADV_COLLAPSE, which glibc 2.36 does not name
   if (bytes >= kLargePage) static_cast<void>(madvise(start, bytes / kLargePage * kLargePage, kCollapse));
@@ -103,7 +103,7 @@ PeerSharedMemory::PeerSharedMemory(const SharedMemory::Name& name) : size_(name.
   if (name.fd < 0) refuse("it is private");
   const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (fd < 0) refuse(because(("open of " + path).c_str()));
-  struct stat file {};  // a PID of another namespace may name any process: look before touching
+  struct stat file {};  // a PID of another namespace may name any process: check before mapping
   if (fstat(fd, &file) != 0 || !S_ISREG(file.st_mode) || static_cast<std::uint64_t>(file.st_size) < name.bytes) {
     ::close(fd);
     refuse(path + " is something else");
@@ -149,7 +149,7 @@ std::vector<HeldBytes> SharedMemories::share(Transport& transport, const HeldByt
       out[r] = {mapped->bytes(), mapped};
     }
   }
-  static_cast<void>(transport.gather_all({}));  // until all have mapped it, no one releases it
+  static_cast<void>(transport.gather_all({}));  // a rank releases it only when all have mapped it
   return out;
 }
 

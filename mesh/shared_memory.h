@@ -11,7 +11,7 @@
 
 namespace motley {
 
-// Zeroed, touched memory that starts on a page: one memfd, reserved before anything is written (too little memory is an
+// Zeroed, touched memory that starts on a page: one memfd, reserved before anything is written (so that too little memory is an
 // error here, not a SIGBUS later), which ranks of this host can map. Private memory where memfds do not work.
 class SharedMemory {
  public:
@@ -33,7 +33,7 @@ class SharedMemory {
   int fd_ = -1;
 };
 
-// Another rank's shared memory, mapped by its name. Stays readable when that rank is gone.
+// Another rank's shared memory, mapped by its name. Remains readable after that rank has ended.
 class PeerSharedMemory {
  public:
   explicit PeerSharedMemory(const SharedMemory::Name& name);  // DeviceError: it cannot be mapped
@@ -47,7 +47,7 @@ class PeerSharedMemory {
   std::size_t size_ = 0;
 };
 
-// One rank's shared memories: what Transport::allocate and share are made of.
+// One rank's shared memories: the implementation of Transport::allocate and share.
 class SharedMemories {
  public:
   HeldBytes allocate(std::size_t bytes);

@@ -9,7 +9,7 @@
 
 namespace motley {
 
-// A flag in shared memory that an unfinished operation waits for; none: it waits for something else.
+// A flag in shared memory that an unfinished operation waits for; none: it does not wait for a flag.
 struct Awaited {
   const std::atomic<std::uint64_t>* flag = nullptr;
   std::uint64_t value = 0;
@@ -18,7 +18,7 @@ struct Awaited {
   bool there() const { return flag->load(std::memory_order_acquire) >= value; }
 };
 
-// Unfinished operations by ticket. A ticket is slot + generation, so that one used twice is caught.
+// Unfinished operations by ticket. A ticket is slot + generation, so that a ticket used twice is detected.
 template <class Operation>
 class Tickets {
  public:
@@ -47,7 +47,7 @@ class Tickets {
  private:
   struct Slot {
     Operation operation{};
-    std::uint32_t generation = 0;  // it may begin again: no ticket is that old
+    std::uint32_t generation = 0;  // may wrap around: no ticket lives so long
     bool open = false;
   };
   std::size_t find(Transport::Ticket ticket) const {

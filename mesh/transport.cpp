@@ -21,10 +21,10 @@ namespace {
 
 using Ticket = Transport::Ticket;
 
-std::atomic<double> g_deadline_seconds{30.0};  // DESIGN: 30 s without progress
+std::atomic<double> g_deadline_seconds{30.0};  // without progress (DESIGN: 30 s)
 
 constexpr double kLongGapSeconds = 0.25;
-constexpr double kTellSeconds = 0.05;  // waits below this are not worth telling the observer
+constexpr double kTellSeconds = 0.05;  // shorter waits are not reported to the observer
 
 std::int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -42,9 +42,9 @@ std::string late(const Transport& t, int from, const std::string& what, double s
          whom + " in \"" + what + "\", and nothing has moved; for a rank that computes longer, set MOTLEY_HUNG_SECONDS above it";
 }
 
-// Takes the finished ones off the list; did any finish? All of them, or from the back to the first unfinished one: a test lets
-// every message move, and over TCP takes about one microsecond (bench/exchange between two hosts, 1 KiB: 9 us by one test a round,
-// 10 by two).
+// Removes the finished tickets from the list; returns whether there were any. all: tests each of them; last: from the back to the
+// first unfinished one, since one test lets every message progress, and over TCP takes about one microsecond (bench/exchange
+// between two hosts, 1 KiB: 9 us with one test a round, 10 with two).
 enum class Look : std::uint8_t { all, last };
 bool sweep(Transport& transport, std::vector<Ticket>& open, Look look) {
   const std::size_t before = open.size();
@@ -58,7 +58,7 @@ bool sweep(Transport& transport, std::vector<Ticket>& open, Look look) {
 }  // namespace
 
 void Backoff::pause() {
-  // Uncrowded, a core given up would stay idle: spin ~50 us, then yield; sleep only where latency no longer matters.
+  // On an uncrowded rank a yielded core would stay idle: spin ~50 us, then yield; sleep only where latency no longer matters.
   const std::uint64_t spins = crowded_ ? 20 : 500, yields = crowded_ ? 200 : 100000;
   polls_++;
   if (polls_ <= spins)
@@ -98,7 +98,7 @@ void Transport::leak_kept() {
 }
 
 void wait(Transport& transport, std::span<const Ticket> tickets, const std::string& what, const std::function<bool()>& also) {
-  thread_local std::vector<Ticket> open;  // the unfinished ones, the first at the back; kept, so that a wait allocates nothing
+  thread_local std::vector<Ticket> open;  // unfinished tickets, the first at the back; kept, so that a wait allocates nothing
   open.assign(tickets.rbegin(), tickets.rend());
   bool device_busy = static_cast<bool>(also);
   WaitObserver* const observer = transport.observer();
@@ -120,7 +120,7 @@ void wait(Transport& transport, std::span<const Ticket> tickets, const std::stri
     const double now = backoff.seconds();
     if (moved) moved_at = now;
     if (observer != nullptr) {
-      // A device that works is a rank that computes; only waiting for ranks is reported.
+      // While its device works a rank computes; only waiting for other ranks is reported.
       if (news && now > kTellSeconds && !device_busy) observer->waiting(what, transport.peer(open.back()));
       if (now > kTellSeconds) news = false;
     }

@@ -18,20 +18,20 @@ namespace motley {
 
 namespace {
 
-constexpr int kTries = 4;                             // of a run that loses its core
-constexpr double kTold = 0.1;                         // of the budget: after that the first runs show what all of them take
+constexpr int kTries = 4;                             // attempts at a run that loses its core
+constexpr double kTold = 0.1;                         // of the budget: after that the first runs show how long all runs will take
 constexpr double kShortest = 20e-6;                   // seconds in one timing; the clock costs about 50 ns
 constexpr double kShortestOnDevice = 500e-6;          // a mark's clock steps by about 0.5 us
-constexpr int kFirstRuns = 3;                         // of each of several implementations: the least counts
-constexpr double kOutOfRace = 2;                      // an implementation so many times slower than another is not timed any more
-constexpr double kSteady = 0.02, kLongestWarmUp = 2;  // seconds; of the budget a twentieth at most
+constexpr int kFirstRuns = 3;                         // of each of several implementations: the fastest counts
+constexpr double kOutOfRace = 2;                      // an implementation so many times slower than another is no longer timed
+constexpr double kSteady = 0.02, kLongestWarmUp = 2;  // seconds; at most a twentieth of the budget
 
 // One of the implementations of a spec.
 struct Subject {
-  std::size_t spec = 0;  // of the specs
-  int choices = 1;       // the spec's
+  std::size_t spec = 0;  // index into the specs
+  int choices = 1;       // implementations of the spec
   std::unique_ptr<Kernel> kernel{};
-  double first = 0;  // seconds of the run after the first
+  double first = 0;  // seconds of the run after the very first
   int repeats = 1;
   std::vector<double> wall{};
 };
@@ -73,7 +73,7 @@ class Measurer {
   }
 
  private:
-  // False: computed from the first runs, not all fits the budget.
+  // False: by the first runs, not all kernels fit the budget.
   bool compile_and_touch() {
     compile_all();
     memory_.wander(static_cast<std::size_t>(step_bytes()));
@@ -156,7 +156,7 @@ class Measurer {
   }
 
   void once(Subject& s) { s.kernel->run(memory_.operands(specs_[s.spec]), memory_.workspace()); }
-  // Operands are found before the clock starts.
+  // Operands are determined before the clock starts.
   using Runs = std::vector<std::vector<void*>>;
   Runs runs_of(const Subject& s, int runs) {
     Runs out;
@@ -167,7 +167,7 @@ class Measurer {
     for (const std::vector<void*>& operands : runs) s.kernel->run(operands, memory_.workspace());
   }
 
-  // Seconds on the device, determined by marks around the runs.
+  // Seconds on the device, measured by marks around the runs.
   double on_device(Subject& s, int times) {
     const Runs runs = runs_of(s, times);
     begin_->set(DeviceMemory::Queue::compute);
@@ -177,7 +177,7 @@ class Measurer {
     return end_->seconds_since(*begin_);
   }
 
-  // Until the device's clock is steady: three times in turn equal.
+  // Runs until the device's clock is steady: three consecutive times are equal.
   void warm_up(Subject& s) {
     const double start = seconds_now();
     double before = 0;
@@ -188,7 +188,7 @@ class Measurer {
     }
   }
 
-  // The first run that kept its core; of kTries that all lost it the least.
+  // The first run that kept its core; if kTries runs all lost it, the fastest of them.
   double timed(Subject& s) {
     if (queue_ != nullptr) {
       once(s);
@@ -302,14 +302,14 @@ class Measurer {
   std::vector<KernelSpec> specs_{};
   std::vector<Subject> subjects_{};
   OperandMemory memory_{};
-  std::size_t reference_ = 0;  // re-run in every round: its times show drift
+  std::size_t reference_ = 0;  // runs in every round: its times show drift
   std::vector<double> reference_rounds_{};
   std::vector<TimedRun> runs_{};  // of all rounds, in their order
   double start_ = seconds_now(), reported_ = 0;
   double setup_ = 0, first_sum_ = 0, per_round_ = 0;  // seconds
   double wall_sum_ = 0, cpu_sum_ = 0;
   int rounds_ = 0;
-  DeviceMemory* queue_;  // null: kernels are done when run() returns
+  DeviceMemory* queue_;  // null: kernels have finished when run() returns
   std::unique_ptr<DeviceMemory::Mark> begin_{}, end_{};
 };
 

@@ -15,7 +15,7 @@ namespace motley {
 namespace {
 
 constexpr int kTag = 9001;
-constexpr double kNoLimit = 1e15;  // bytes per second of a line without slope
+constexpr double kNoLimit = 1e15;  // bytes per second of a line with slope 0
 
 struct Line {
   double seconds = 0, per_byte = 0, error = HUGE_VAL;
@@ -47,7 +47,7 @@ Line fit_line(const std::pair<Index, double>* points, std::size_t n) {
   return flat.error < through_zero.error ? flat : through_zero;
 }
 
-// Where this rank's messages begin and end.
+// The memory at which this rank's messages begin and end.
 struct Memory {
   DeviceMemory::Block block{};
   std::size_t size = 0;
@@ -96,7 +96,7 @@ double ping_pong(Transport& transport, int peer, bool starts, const Memory& memo
   return median(std::move(halves));
 }
 
-// The starting rank decides how many rounds fit and sends it to the other.
+// The starting rank decides how many rounds fit and sends the number to the other.
 int agreed_rounds(Transport& transport, int peer, bool starts, int mine) {
   const auto rounds = std::make_shared<std::int32_t>(mine);
   const auto bytes = std::as_writable_bytes(std::span(rounds.get(), 1));
@@ -165,7 +165,7 @@ std::vector<Link> measure_links(Transport& transport, const LinkOptions& options
       std::vector<std::pair<Index, double>> points;
       if (me == a || me == b)
         points = measure_pair(transport, me == a ? b : a, me == a, memory, options.budget_seconds / pairs, options.most_rounds);
-      // All ranks wait here, so that pairs do not disturb each other, and learns the starting rank's numbers.
+      // All ranks wait here, so that pairs do not disturb each other, and learn the starting rank's numbers.
       const auto all = transport.gather_all(std::as_bytes(std::span(points)));
       const auto& bytes = all[static_cast<std::size_t>(a)];
       points.resize(bytes.size() / sizeof(points[0]));
@@ -191,7 +191,7 @@ DeviceLink measure_device_link(DeviceMemory& device, int rank, const LinkOptions
     while (!done->passed()) continue;
     return seconds_now() - start;
   };
-  const double share = options.budget_seconds / (2 * std::log2(static_cast<double>(most)));  // of each size and way
+  const double share = options.budget_seconds / (2 * std::log2(static_cast<double>(most)));  // for each size and direction
   const auto measured = [&](std::byte* to, const std::byte* from) {
     std::vector<std::pair<Index, double>> points;
     for (std::size_t bytes = 8; bytes <= most; bytes *= 2) {

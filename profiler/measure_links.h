@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures what messages between ranks take, and fits them.
+// Measures the times of messages between ranks, and fits lines to them.
 #pragma once
 #include <motley/backend.h>
 #include <motley/profile.h>
@@ -20,20 +20,21 @@ struct LinkOptions {
       nullptr;  // of this rank: its messages begin and end in pinned memory, or on the device where the transport takes that
 };
 
-// Collective: ping-pong of every two ranks, one pair after the other, 8 bytes .. most_bytes by factors of 2, half the median
-// round trip. Both directions of a pair get the same segments. The result is the same on every rank, ordered by (from, to).
+// Collective: ping-pong of each pair of ranks, one pair after the other, 8 bytes .. most_bytes by factors of 2; the result is half
+// the median round trip. Both directions of a pair get the same segments. The result is the same on every rank, ordered by (from,
+// to).
 std::vector<Link> measure_links(Transport& transport, const LinkOptions& options = {});
 
-// Collective: fills in `in_place` of the links between ranks that share memory, one pair after the other, both directions at once,
-// 64 bytes
-// .. most_bytes by factors of 4: the median of reading what the peer has just written, less that of what this rank has just
-// written.
+// Collective: sets `in_place` of the links between ranks that share memory, one pair after the other, both directions at once, 64
+// bytes .. most_bytes by factors of 4: the median time of reading what the peer has just written, less that of reading what this
+// rank has just written.
 void measure_reads(Transport& transport, std::vector<Link>& links, const LinkOptions& options = {});
 
-// Copies between pinned memory and the device's own, as a message waits for them, at the same sizes, the least of some each.
+// Copies between pinned memory and the device's memory, timed as a message waits for them, at the same sizes; the least of several
+// each.
 DeviceLink measure_device_link(DeviceMemory& device, int rank, const LinkOptions& options = {});
 
-// Splits ascending (bytes, seconds) into `segments` runs of at least two sizes so that the sum of squared relative errors of a
+// Splits ascending (bytes, seconds) into `segments` runs of at least two sizes such that the sum of squared relative errors of one
 // straight line per run, with seconds and 1 / bytes_per_second not negative, is least.
 std::vector<LinkSegment> fit_link(const std::vector<std::pair<Index, double>>& points, int segments = 4);
 

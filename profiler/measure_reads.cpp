@@ -22,7 +22,7 @@ void write(std::span<std::byte> bytes, int round) {
   std::memset(bytes.data(), round & 0x7f, bytes.size());
 }
 
-// Reads it all; the sum keeps the compiler from leaving that out.
+// Reads all bytes; the sum keeps the compiler from removing the loop.
 std::uint64_t read(std::span<const std::byte> bytes) {
   std::uint64_t sum = 0;
   for (std::size_t i = 0; i + sizeof sum <= bytes.size(); i += sizeof sum) {
@@ -44,8 +44,8 @@ class PairReader {
   PairReader(Transport& transport, int peer, std::span<std::byte> mine, std::span<const std::byte> theirs)
       : transport_(transport), peer_(peer), mine_(mine), theirs_(theirs) {}
 
-  // Median over rounds of: reading what the peer has just written, less reading what this rank has just written. Both at once, as
-  // in a step.
+  // Median over rounds of the time to read what the peer has just written, less the time to read what this rank has just written.
+  // Both ranks at once, as in a step.
   double extra(std::size_t bytes, int rounds) {
     std::vector<double> more;
     for (int round = 0; round <= rounds; round++) {  // the first is untimed
@@ -102,9 +102,9 @@ void measure_reads(Transport& transport, std::vector<Link>& links, const LinkOpt
           points.emplace_back(static_cast<Index>(bytes), pair.extra(bytes, std::min(options.most_rounds, 25)));
         check(pair.sum() > 0, "what was read was written");
       }
-      // The others wait here: pairs do not disturb each other.
+      // The other ranks wait here, so that pairs do not disturb each other.
       const auto bytes = transport.gather_all(std::as_bytes(std::span(points)));
-      for (const auto& [from, to] : {std::pair(a, b), std::pair(b, a)}) {  // what rank `to` measured
+      for (const auto& [from, to] : {std::pair(a, b), std::pair(b, a)}) {  // measured by rank `to`
         const auto& heard = bytes[static_cast<std::size_t>(to)];
         Points its(heard.size() / sizeof(Points::value_type));
         std::memcpy(static_cast<void*>(its.data()), heard.data(), heard.size());

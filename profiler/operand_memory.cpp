@@ -14,7 +14,7 @@ namespace motley {
 
 namespace {
 
-// To the next cache line and one more: rows of two operands are not a multiple of 4096 bytes apart.
+// Rounded up to the next cache line and one more, so that rows of two operands are not a multiple of 4096 bytes apart.
 std::size_t in_lines(Index bytes) {
   return (static_cast<std::size_t>(bytes) + 127) / 64 * 64;
 }

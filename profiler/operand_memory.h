@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory in which kernels are timed: one block that all of them share, so that a thousand kernels need what the largest needs, or
-// as much as a step has: then each run finds its operands where nothing has been for as long as in a step, in the caches or not.
+// Memory in which kernels are timed: one block shared by all of them, so that a thousand kernels need as much as the largest one;
+// or as much as a step has: then each run uses memory that has been unused for as long as in a step, in the caches or not.
 #pragma once
 #include <motley/backend.h>
 
@@ -18,10 +18,10 @@ struct OperandUse;
 class OperandMemory {
  public:
   void reserve(const KernelSpec& spec, std::size_t workspace_bytes);
-  void wander(std::size_t step_bytes);            // through so much for numbers and results together; 0: each run at the same place
-  std::size_t bytes() const;                      // of all reserved so far
-  void allocate(DeviceMemory* device = nullptr);  // and fills; in the device's memory where there is one. DeviceError
-  std::vector<void*> operands(const KernelSpec& spec);  // reserved and allocated before
+  void wander(std::size_t step_bytes);  // through so much memory, inputs and results together; 0: each run uses the same place
+  std::size_t bytes() const;            // all bytes reserved so far
+  void allocate(DeviceMemory* device = nullptr);        // and fills; in the device's memory if a device is given. DeviceError
+  std::vector<void*> operands(const KernelSpec& spec);  // reserved and allocated before this call
   void* workspace() const { return blocks_[kWorkspace].get(); }
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The store of measured points and the estimates from it. A query hashes the spec at most five times and walks nothing.
+// Stores measured points and makes estimates from them. A query hashes the spec at most five times and searches no list.
 #include <motley/profile.h>
 
 #include <motley/error.h>
@@ -28,8 +28,8 @@ std::size_t rate_key(int device, const KernelSpec& spec) {
   return hash_of_all(device, spec.op, spec.pass, spec.dtype);
 }
 
-// Maps take time by the element, attention by the product of a query and a key; the other ops work in steps along each of these
-// extents.
+// The time of a map is proportional to its elements, that of attention to the products of a query and a key; the other ops have
+// steps along each of these extents.
 bool by_element(const KernelSpec& spec) {
   return spec.op == KernelOp::map || spec.op == KernelOp::attention;
 }
@@ -38,8 +38,8 @@ std::span<Index Roles::*const> cut_roles(const KernelSpec& spec) {
   return std::span(kAll).first(spec.op == KernelOp::conv2d || spec.op == KernelOp::dense ? 4 : 2);
 }
 
-// The same for maps whose formulas differ in constants alone and that walk their operands in the same order, and for attention with
-// heads of one size.
+// The family key for maps whose formulas differ only in constants and that access their operands in the same order, and for
+// attention with heads of one size.
 std::size_t element_family(int device, KernelSpec spec) {
   spec.roles = {.c = spec.op == KernelOp::attention ? spec.roles.c : 1};
   for (Instruction& s : spec.formula.code) s.value = 0;
@@ -70,7 +70,7 @@ std::size_t role_family(int device, const KernelSpec& spec, Index Roles::*role, 
   return hash_of_all(device, family, which);
 }
 
-// The same for what a device computes or not whatever its extents are.
+// The key for what a device supports or not regardless of extents.
 std::size_t kind_of(int device, const KernelSpec& spec) {
   if (by_element(spec)) return element_family(device, spec);
   KernelSpec kind = spec;
@@ -94,7 +94,7 @@ bool same_but(const KernelSpec& a, const KernelSpec& b, Index Roles::*role) {
   return c == b;
 }
 
-// A bias, an epilogue and a sum ride along with a convolution or a dense layer: points are kept and asked for without.
+// A bias, an epilogue and a sum are fused into a convolution or a dense layer: points are kept and looked up without them.
 KernelSpec bare(KernelSpec spec) {
   if (spec.op == KernelOp::conv2d || spec.op == KernelOp::dense) {
     spec.bias = false;
@@ -163,7 +163,7 @@ void Profile::add(KernelPoint point) {
   add_to_families(at);
 }
 
-// What it took beyond the same without bias and epilogue, if that was timed before.
+// Records the seconds beyond those of the same kernel without bias and epilogue, if that was timed before.
 void Profile::add_epilogue(const KernelPoint& point) {
   const KernelPoint* without = find(point.device, bare(point.spec));
   if (point.spec.epilogue.code.empty() || without == nullptr || !without->supported) return;
@@ -188,7 +188,7 @@ void Profile::add_to_families(std::size_t point) {
   for (std::size_t i = 0; i < roles.size(); i++) add_to(role_family(p.device, p.spec, roles[i], i), p.spec.roles.*roles[i]);
 }
 
-// Samples have no granule: on the line between the nearest measured numbers of them, or from no time for none.
+// Samples have no granule: interpolates between the nearest measured numbers of samples, or from 0 seconds for 0 samples.
 double Profile::between(const FamilyPoint* below, const FamilyPoint& above, Index samples) const {
   const double first = below == nullptr ? 0 : kernels_[below->point].seconds.typical(),
                last = kernels_[above.point].seconds.typical();
@@ -197,7 +197,7 @@ double Profile::between(const FamilyPoint* below, const FamilyPoint& above, Inde
 }
 
 Estimate Profile::seconds(int device, const KernelSpec& spec) const {
-  if (flops(spec) == 0) return {0, Known::measured};  // nothing runs
+  if (flops(spec) == 0) return {0, Known::measured};  // nothing to compute
   if (!supports(device, spec)) return {kImpossibleSeconds, Known::measured};
   Estimate out = bare_seconds(device, bare(spec));
   if (spec.epilogue.code.empty()) return out;
@@ -232,13 +232,13 @@ Estimate Profile::bare_seconds(int device, const KernelSpec& spec) const {
       const auto near = not_below(family->second, spec.roles.*roles[i]);
       const FamilyPoint& at = near == family->second.end() ? family->second.back() : *near;
       const KernelPoint& p = kernels_[at.point];
-      if (p.device != device || !same_but(p.spec, spec, roles[i])) continue;  // two families of one hash
+      if (p.device != device || !same_but(p.spec, spec, roles[i])) continue;  // another family with the same hash
       const double known = flops(p.spec);
       if (near != family->second.end() && roles[i] == &Roles::n) {
         step = std::min(step, between(near == family->second.begin() ? nullptr : &*(near - 1), *near, spec.roles.n));
       } else if (near != family->second.end()) {
         step = std::min(step, p.seconds.typical());
-      } else if (known > past_work) {  // the nearest of those that were measured below only
+      } else if (known > past_work) {  // the nearest of the points that were measured only below
         past_work = known;
         past = p.seconds.typical() * work / known;
       }

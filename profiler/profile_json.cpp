@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Profile as JSON: the form of INTERFACE, units in the keys. "device" is an index into "devices", "from" and "to" are ranks.
+// Profile as JSON, in the format of INTERFACE, with units in the keys. "device" is an index into "devices", "from" and "to" are
+// ranks.
 #include <motley/profile.h>
 
 #include <limits>
@@ -16,7 +17,7 @@ constexpr double kMost = std::numeric_limits<double>::max();
 struct Raw {
   Profile profile{};
   std::vector<KernelPoint> kernels{};
-  std::vector<std::size_t> places{};  // theirs in the file's list
+  std::vector<std::size_t> places{};  // positions in the file's list
 };
 
 template <class T>
@@ -74,8 +75,8 @@ const Table<KernelPoint>& kernel_fields() {
   return table;
 }
 
-// A point of an older motley, which also measured activations in blocks of channels, said `margin` for `halo`, and named pointwise
-// functions, updates and activations instead of writing formulas. It is measured again.
+// Whether a point was written by an older motley, which also measured activations in blocks of channels, wrote `margin` for `halo`,
+// and named pointwise functions, updates and activations instead of writing formulas. It is measured again.
 bool is_obsolete(const Json& point) {
   const Json* const spec = point.find("spec");
   if (spec == nullptr) return false;
@@ -160,7 +161,7 @@ const Table<Raw>& profile_fields() {
   return table;
 }
 
-// What the tables cannot see: indices and orders.
+// Checks that the tables cannot make: indices and orders.
 void check_whole(const Json& json, const Raw& raw, Reader& reader) {
   const auto devices = raw.profile.devices.size();
   const auto check_device = [&](int device, const std::string& at) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times one run on this thread, and says whether somebody else had its core meanwhile.
+// Times one run on this thread, and says whether another thread used its core in that time.
 #pragma once
 #include <sys/resource.h>
 
@@ -11,7 +11,7 @@ namespace motley {
 
 struct RunTime {
   double wall = 0, cpu = 0;  // seconds; cpu: of this thread
-  bool lost_core = false;    // the kernel took the core away (waiting for a device does not count)
+  bool lost_core = false;    // the operating system took the core away (waiting for a device does not count)
 };
 
 class RunClock {

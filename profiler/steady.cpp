@@ -8,8 +8,8 @@ namespace motley {
 
 namespace {
 
-constexpr std::size_t kAround = 7;  // runs before and after one that show the machine's speed
-constexpr int kTurns = 4;           // of the two estimates, each from the other
+constexpr std::size_t kAround = 7;  // runs before and after a run that show the machine's speed
+constexpr int kTurns = 4;           // alternations of the two estimates, each computed from the other
 
 double quantile_of(std::vector<double>& values, std::size_t of_four) {
   const auto at = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) * of_four / 4);

@@ -15,8 +15,8 @@ namespace motley {
 /// @addtogroup data
 /// @{
 
-/// Fills this rank's box (dense, row-major; f32 or f64 images, i32 numbers; labels: i32, or as images) of a batch on request. Keeps
-/// alive what it reads from.
+/// On request, fills `out` with this rank's box of a batch: dense, row-major; images in f32 or f64, numbers in i32, labels in i32
+/// or as images. Keeps its data source alive.
 using ReadBox = std::function<void(const Box& box, std::span<std::byte> out)>;
 /// One input of a step and what fills it.
 struct Feed {
@@ -26,8 +26,8 @@ struct Feed {
 /// One training step's samples.
 struct Batch {
   ReadBox images{};                          ///< dims: batch, then the sample's
-  ReadBox labels{};                          ///< dims: batch, then those that the labels have
-  std::map<std::string, ReadBox> further{};  ///< of Dataset::further(), like images
+  ReadBox labels{};                          ///< dims: batch, then the dims of a sample's labels
+  std::map<std::string, ReadBox> further{};  ///< by input name, from Dataset::further(); like images
   Index step = 0;                            ///< counted from 0 over all epochs
   Index epoch = 0;                           ///< counted from 0
 };

@@ -12,7 +12,7 @@ namespace motley {
 /// @addtogroup machines
 /// @{
 
-/// What computes. emulated: another device, made slower.
+/// What computes. emulated: another device, slowed down.
 enum class DeviceKind : std::uint8_t { cpu, cuda, emulated };
 
 /// One rank's device, as a mesh file describes it.
@@ -20,12 +20,12 @@ struct Device {
   std::string name{};                  ///< unique in its mesh; `rank N` when the file gives none
   std::string host{};                  ///< empty: this machine
   std::string isa{};                   ///< cap of what CPU kernels may use: one of isa_names(); empty: all that the CPU has
-  std::string library{};               ///< of a CPU's contractions: one of cpu_library_names(); empty: the first that is built
+  std::string library{};               ///< for a CPU's contractions: one of cpu_library_names(); empty: the first that is built
   DeviceKind kind = DeviceKind::cpu;   ///< what computes
-  int index = 0;                       ///< of the GPU on its host
-  int threads = 1;                     ///< of a CPU's kernels
+  int index = 0;                       ///< number of the GPU on its host
+  int threads = 1;                     ///< that a CPU's kernels use
   std::vector<int> cores{};            ///< that the rank is bound to; empty: the host's allowed cores in turn
-  Index memory_bytes = 0;              ///< limit of a step; 0: what the device reports
+  Index memory_bytes = 0;              ///< memory limit of a step; 0: what the device reports
   std::shared_ptr<const Device> of{};  ///< emulated: the device that is made slower
   double slowdown = 1.0;               ///< emulated: how many times slower, at least 1
   bool tf32 = false;                   ///< cuda: f32 products on tensor cores, with about 10 bits of mantissa
@@ -33,15 +33,16 @@ struct Device {
 };
 
 std::string to_string(DeviceKind kind);  ///< As in mesh files: `cpu`.
-/// What really computes: an emulated device's `of`, any other device itself.
+/// The device that really computes: an emulated device's `of`, any other device itself.
 const Device& driven(const Device& device);
-/// Whether its kernels' operands are in memory that the host cannot address: a CUDA device, or one made slower.
+/// Whether kernel operands are in memory that the host cannot address: a CUDA device, or an emulated one that slows a CUDA device
+/// down.
 bool has_own_memory(const Device& device);
 /// The names that `isa` may have, slowest first: generic sse41 avx avx2 avx2_vnni avx512_core avx512_core_vnni avx512_core_bf16
 const std::vector<std::string>& isa_names();
-/// The names that `library` may have, the one that is taken first where it is built: onednn eigen
+/// The names that `library` may have; by default the first one that is built is used: onednn eigen
 const std::vector<std::string>& cpu_library_names();
-/// Of cpu_library_names(), those that are built: a CPU device that names none takes the first.
+/// Those of cpu_library_names() that are built; a CPU device that names no library uses the first.
 const std::vector<std::string>& cpu_libraries();
 
 /// @}

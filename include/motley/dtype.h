@@ -11,7 +11,7 @@ namespace motley {
 /// @addtogroup network
 /// @{
 
-/// Element type. bf16: the upper half of an f32, of storage and messages; kernels compute in f32.
+/// Element type. bf16: the upper half of an f32, for storage and messages; kernels compute in f32.
 enum class DType : std::uint8_t { f32, f64, i32, bf16 };
 
 /// An element of DType::bf16: made of an f32 by rounding to nearest, ties to even.
@@ -34,8 +34,8 @@ struct Bf16 {
   }
 };
 
-/// Order of a dense shard in memory. plain: row-major in the tensor's dims. channels_last: dim 1 moved to the end (NHWC; the same
-/// as plain below three dims).
+/// Order of a dense shard's elements in memory. plain: row-major in the tensor's dims. channels_last: dim 1 moved to the end (NHWC;
+/// below three dims the same as plain).
 enum class Format : std::uint8_t { plain, channels_last };
 
 constexpr std::size_t bytes_of(DType t) {

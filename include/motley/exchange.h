@@ -26,40 +26,42 @@ struct BoxMessage {
   int from = 0;  ///< rank that sends
   int to = 0;    ///< rank that receives
   Box box{};     ///< global indices
-  /// Which of the tensor's writing passes have a partial sum of it at `from`; they are added in this order before anything is sent.
-  /// Empty for a copy of finished values.
+  /// The passes writing the tensor whose partial sums of the box are at `from`; they are added in this order before anything is
+  /// sent. Empty for a copy of finished values.
   std::vector<int> writers{};
   int tree = -1;  ///< in a schedule's stage: which tree it belongs to (schedule.h)
   auto operator<=>(const BoxMessage&) const = default;
 };
 
-/// One of the maximal boxes that are in the same set of ranks' boxes.
+/// A maximal box all of whose elements are in the boxes of the same ranks.
 struct Atom {
   Box box{};                 ///< global indices
-  std::vector<int> ranks{};  ///< that have it, ascending
+  std::vector<int> ranks{};  ///< the ranks that have it, ascending
 };
-/// The maximal boxes that are in the same set of ranks' boxes, with those ranks.
+/// All atoms: the maximal boxes whose elements are in the boxes of the same ranks, with those ranks.
 std::vector<Atom> atoms(std::span<const Shard> held);
 
-/// How the ranks that have an atom divide it. Counted in elements, so that every dtype has the same owners.
+/// How an atom is divided among the ranks that have it. Counted in elements, so that every dtype has the same owners.
 struct Ownership {
-  /// An atom of fewer elements has one owner. 4 KiB of f32: a link of 1 Gbit/s takes as long for them as for the message itself.
+  /// An atom of fewer elements has one owner. In f32 they are 4 KiB, which take as long on a 1 Gbit/s link as a message without
+  /// bytes.
   Index whole_below = 1024;
-  Index multiple = 16;  ///< elements in every share but the last where the atom allows it: a cache line of f32
+  Index multiple = 16;  ///< shares but the last are multiples of it where the atom allows it: a cache line of f32
 };
-/// Which of an atom's ranks (ascending) gets all of it.
+/// Which of an atom's ranks (ascending) owns all of it.
 using ChooseOwner = std::function<int(const std::vector<int>& ranks, Index elements)>;
 
-/// One owner per element: space is split into atoms(); a small atom has the owner that is chosen for it, the ranks of a larger one
-/// share it evenly along its longest dim (first of equals), in rank order. Sorted by rank. A rank owns only what it stores.
+/// One owner per element: the index space is split into atoms(). `choose` picks the owner of a small atom; a larger one is divided
+/// evenly among its ranks along its longest dim (first of equals), in rank order. Sorted by rank. A rank owns only what it stores.
 std::vector<Shard> owners(std::span<const Shard> held, const ChooseOwner& choose, const Ownership& ownership = {});
-std::vector<Shard> owners(std::span<const Shard> held);  ///< Every atom is shared; a scalar is the first rank's.
+std::vector<Shard> owners(std::span<const Shard> held);  ///< Every atom is divided; a scalar belongs to the first rank.
 
 /// Who sends what so that every box of `to` is filled from `from` (which covers it, each element once). Sorted by (to, box, from).
 std::vector<BoxMessage> copies(std::span<const Shard> from, std::span<const Shard> to);
 
-/// As copies(), where ranks of `from` may have the same elements: a rank keeps what it has; what it lacks comes from the rank that
-/// has most of it (of equals: who has given least so far, then the first). Every element arrives once. UserError: no rank has it.
+/// As copies(), but several ranks of `from` may have the same elements: a rank keeps what it has; what it lacks comes from the rank
+/// that has most of it (of equals: the one that has sent least so far, then the first). Every element arrives once. UserError: no
+/// rank has it.
 std::vector<BoxMessage> fill(std::span<const Shard> from, std::span<const Shard> to);
 
 /// `box` without what `removed` covers, as disjoint boxes.

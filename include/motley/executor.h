@@ -19,59 +19,60 @@ namespace motley {
 
 class StepTrace;  // lib/run/step_trace.h
 
-/// What a run took.
+/// Times and bytes of a run.
 struct Ran {
   double seconds = 0;                 ///< by the clock
   double busy_seconds = 0;            ///< computing and copying
   double waiting_seconds = 0;         ///< for other ranks
-  double polling_seconds = 0;         ///< of the busy ones: progressing messages in flight, between kernels
+  double polling_seconds = 0;         ///< part of busy_seconds: progressing messages in flight, between kernels
   Index bytes_received = 0;           ///< payload from other ranks
-  Ran& operator+=(const Ran& other);  ///< a run after it
+  Ran& operator+=(const Ran& other);  ///< adds a run after it
 };
 
 /// One rank's Program, bound to memory, kernels and messages.
 class Executor {
  public:
-  /// Compiles every kernel once and takes all memory: run() allocates nothing. DeviceError: more memory than the device has, with
-  /// the five largest buffers.
-  /// Parameters are the State's; with `slot` what it keeps of them there (running statistics have none: their values).
+  /// Compiles every kernel once and allocates all memory: run() allocates nothing. Parameters are those of the State; with `slot`,
+  /// that slot's values instead (running statistics have no slots: their own values). DeviceError: more memory than the device has,
+  /// with the five largest buffers.
   Executor(const Program& program, Backend& backend, Transport& transport, State& state, const std::string& slot = {});
-  ~Executor();  // before the transport's: with messages unfinished (an error) the transport keeps the memory that they use
+  ~Executor();  // before the transport's destructor: if messages are unfinished (an error), the transport keeps the memory that
+                // they use
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
-  /// Reads this rank's box of every input and label: read(name, box, out). Collective after a step without its
+  /// Reads this rank's box of every input and label: read(name, box, out). Collective if the previous step ended without its
   /// update.
   void feed(const std::function<void(const std::string& tensor, const Box& box, std::span<std::byte> out)>& read);
   Ran run();  ///< Collective: the complete step, of one micro-batch.
-  /// Collective: up to loss and logits. after(i): called after step i of the Program (what it takes counts as that step's).
+  /// Collective: up to loss and logits. after(i) is called after step i of the Program; its time counts as that step's.
   Ran run_forward(const std::function<void(int step)>& after = {});
-  /// Collective: the gradients of a micro-batch whose run_forward() was just called. Until run_combine() the next ones use what
-  /// the first one received of parameters.
+  /// Collective: the gradients of a micro-batch whose run_forward() was just called. Until run_combine() the following
+  /// micro-batches use the parameters that the first one received.
   Ran run_backward();
   Ran run_combine();  ///< After the last micro-batch's run_backward(): the gradients of all of them, and their norms where they are
                       ///< clipped.
   Ran run_update();   ///< After run_combine(). Collective where the optimizer has a direction (Optimizer::direction).
-  /// For the updates from now on, in the place of {the optimizer's, 1}.
+  /// Learning rate and gradient factor of the updates from now on; until set: {the optimizer's, 1}.
   void set_update(double learning_rate, double factor_of_gradients, Index step = 1);
-  /// Of the gradients of the parameters that this rank owns, after run_combine(); 0 where the step does not clip them.
+  /// Squared norm of the gradients of the parameters that this rank owns, after run_combine(); 0 if the step does not clip them.
   double squared_norm() const;
   /// The first tensor of the plan's passes (an input, a parameter, then in the order of the steps) in which this rank has a value
   /// that is not finite; -1: none. Collective: runs the forward half on what was fed last and examines each result.
   int first_not_finite();
-  /// The first parameter of which this rank owns a value that is not finite; -1: none. A network can make a finite loss of such
+  /// The first parameter of which this rank owns a value that is not finite; -1: none. The loss can be finite in spite of such
   /// values (a kernel's relu may turn NaN into 0).
   int first_parameter_not_finite() const;
-  /// The first parameter's gradient whose norm is not finite on this rank; -1: none, or they are not clipped.
+  /// The first parameter whose gradient has a norm that is not finite on this rank; -1: none, or gradients are not clipped.
   int first_gradient_not_finite() const;
   /// Called before each kernel or wait with its name; for progress records.
   void on_step(std::function<void(const char* what)> callback);
-  /// From now on runs record when each of the Program's steps began and ended; on a device its
-  /// kernels by the device's own clock. It outlives the executor; nullptr: nothing is recorded.
+  /// From now on runs record when each step of the Program began and ended (a device's kernels by the device's own clock). `trace`
+  /// must outlive the executor; nullptr: nothing is recorded.
   void record_into(StepTrace* trace);
   /// Values of a box that this rank has in a tensor's main buffer or in a state buffer, row-major. For inspection and checks.
   std::vector<double> read(int buffer, const Box& box) const;
-  /// XXH3 of the box's bytes in this order (plain or channels last), in whatever order they are stored: the same for the same bits.
-  /// At once where they are stored so.
+  /// XXH3 of the box's bytes in the given order (plain or channels last), whatever order they are stored in: equal bits give equal
+  /// hashes. A single pass where they are stored in that order.
   std::uint64_t hash(int buffer, const Box& box, Format order) const;
   /// Stores values in a box: the inverse of read().
   void write(int buffer, const Box& box, const std::vector<double>& values);

@@ -10,12 +10,13 @@ namespace motley {
 /// @addtogroup kernels
 /// @{
 
-/// What one instruction computes from registers a, b, c. Real numbers unless said otherwise; no instruction is fused with another.
+/// What one instruction computes from registers a, b, c. Values are real numbers unless said otherwise; no two instructions are
+/// fused.
 enum class Opcode : std::uint8_t {
   operand,     ///< the element of operand a
   integer,     ///< integer: the element of operand a, which is i32
   scalar,      ///< operand a, which is one f64 number
-  constant,    ///< value
+  constant,    ///< the number `value`
   position,    ///< integer: the global index along the kernel's extent a
   add,         ///< a + b
   sub,         ///< a - b
@@ -34,24 +35,24 @@ enum class Opcode : std::uint8_t {
   sqrt,        ///< the square root of a
   tanh,        ///< the hyperbolic tangent of a
   erf,         ///< the error function of a
-  /// integer, of two: their bits mixed, x = a ^ b * 0x9E3779B1; x = (x ^ x >> 16) * 0x7FEB352D; x = (x ^ x >> 15) * 0x846CA68B;
-  /// x ^ x >> 16, modulo 2^32 (multipliers: Wellons, "Prospecting for Hash Functions", lowbias32)
+  /// integer: the bits of integers a and b mixed, x = a ^ b * 0x9E3779B1; x = (x ^ x >> 16) * 0x7FEB352D; x = (x ^ x >> 15) *
+  /// 0x846CA68B; x ^ x >> 16, modulo 2^32 (multipliers: Wellons, "Prospecting for Hash Functions", lowbias32)
   mix,
   uniform,  ///< in [0, 1): the 24 high bits of integer a, times 2^-24
-  whole     ///< integer: value, between -2^24 and 2^24
+  whole     ///< integer: `value`, between -2^24 and 2^24
 };
 
-/// One instruction; its result is the register of its own number.
+/// One instruction; it writes the register with the instruction's own number.
 struct Instruction {
   Opcode op = Opcode::constant;  ///< what it computes
-  int a = -1;                    ///< register before this one; of operand, integer, position: which
-  int b = -1;                    ///< register before this one
-  int c = -1;                    ///< register before this one
-  double value = 0;              ///< of constant and whole
+  int a = -1;        ///< an earlier register; for operand, integer, scalar: the operand's number; for position: the extent
+  int b = -1;        ///< an earlier register
+  int c = -1;        ///< an earlier register
+  double value = 0;  ///< of constant and whole
   bool operator==(const Instruction&) const = default;
 };
 
-/// At most kMostInstructions of them. No code: the first operand as it is.
+/// At most kMostInstructions instructions. Without code: the first operand unchanged.
 struct Formula {
   std::vector<Instruction> code{};  ///< in order
   std::vector<int> results{};       ///< registers of real numbers that are stored, in the order of the kernel's results
@@ -61,9 +62,9 @@ struct Formula {
 inline constexpr int kMostInstructions = 64;  ///< of a Formula
 inline constexpr int kMostOperands = 16;      ///< of a Formula: operands, and results
 
-inline constexpr int kMostWhole = 1 << 24;  ///< of Opcode::whole, either sign: f32 holds it
+inline constexpr int kMostWhole = 1 << 24;  ///< largest magnitude of Opcode::whole: f32 represents it exactly
 
-int operand_count(const Formula& formula);                     ///< Operands that it reads: 1 more than the greatest number.
+int operand_count(const Formula& formula);                     ///< Operands that it reads: 1 more than the greatest operand number.
 int result_count(const Formula& formula);                      ///< Values that it stores, 1 or more.
 int integer_operand(const Formula& formula);                   ///< The first operand that is i32; -1: none.
 bool is_integer_operand(const Formula& formula, int operand);  ///< Whether this one is i32.
@@ -72,9 +73,10 @@ bool reads_position(const Formula& formula, int extent);       ///< Whether the 
 std::string summary(const Formula& formula);                   ///< As an expression, "t0 * (1 - t0)"; a long one as its length.
 /// "operand 0; constant 0; less_equal 0 1; select 2 1 0 -> 3"; empty without code.
 std::string to_text(const Formula& formula);
-/// The inverse. UserError: what is not one, or what a kernel could not run (registers out of order, mixed kinds, too long).
+/// The inverse of to_text(). UserError: not a formula, or one that no kernel could run (registers out of order, mixed kinds, too
+/// long).
 Formula formula_from(const std::string& text);
-/// In f64. operands: as many as operand_count(); none of them i32, no positions.
+/// Evaluates in f64. `operands` has operand_count() values; the formula has no i32 operand and reads no position.
 std::vector<double> evaluate(const Formula& formula, const std::vector<double>& operands);
 
 /// @}

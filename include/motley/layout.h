@@ -13,8 +13,8 @@ namespace motley {
 /// @addtogroup layouts
 /// @{
 
-/// One dim over an ordered tuple of axes: one flat list of offsets, ranks row-major in those axes. The list is the same
-/// for all ranks (`lists.size() == 1`), or one per coordinate of the axis `per` (jagged).
+/// One dim cut over an ordered tuple of axes: a flat list of offsets, with the ranks row-major in those axes. There is one list for
+/// all ranks (`lists.size() == 1`), or one per coordinate of the axis `per` (jagged).
 struct Cut {
   std::vector<int> axes{};                     ///< positions in the mesh
   int per = -1;                                ///< position of the axis along which the list differs; -1: none
@@ -24,7 +24,7 @@ struct Cut {
   auto operator<=>(const Cut&) const = default;
 };
 
-/// Cuts of a tensor's dims, no two of which use one axis. On an axis without a cut a rank stores what it reads.
+/// Cuts of a tensor's dims; no two cuts use the same axis. Along an axis without a cut each rank stores what it reads.
 struct Layout {
   Shape shape{};                              ///< of the complete tensor
   std::map<std::string, Cut> cuts{};          ///< dim -> its cut

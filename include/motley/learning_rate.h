@@ -10,18 +10,18 @@ namespace motley {
 /// @addtogroup network
 /// @{
 
-/// The learning rate by step. It is read when a step runs: it changes no plan and no kernel.
+/// The learning rate by step. It is computed when a step runs, so it changes no plan and no kernel.
 struct RateSchedule {
-  /// constant: the optimizer's rate; linear, cosine: from there to `final` in the last step, on a line or on half a cosine wave
+  /// constant: the optimizer's rate; linear, cosine: from that rate to `final` in the last step, along a line or half a cosine wave
   /// (Loshchilov and Hutter, SGDR, equation 5); step: times `factor` from each milestone's step on.
   enum class Kind : std::uint8_t { constant, linear, cosine, step };
-  Kind kind = Kind::constant;       ///< its shape
-  Index warmup_steps = 0;           ///< step i of these has i / warmup_steps of the optimizer's rate; the shape comes after them
-  Index steps = 0;                  ///< linear, cosine: how many there are, at least 1; the rate stays `final` after them
+  Kind kind = Kind::constant;       ///< shape of the schedule
+  Index warmup_steps = 0;           ///< step i of these has i / warmup_steps of the optimizer's rate; the shape begins after them
+  Index steps = 0;                  ///< linear, cosine: number of all steps, at least 1; the rate stays `final` after them
   double final = 0;                 ///< linear, cosine: the last step's rate
   std::vector<Index> milestones{};  ///< step: steps counted from 1, ascending
   double factor = 0.1;              ///< step: what each milestone multiplies by
-  double at(double rate, Index step) const;  ///< of this step, counted from 1; rate: the optimizer's
+  double at(double rate, Index step) const;  ///< the rate of this step, counted from 1; rate: the optimizer's
   bool operator==(const RateSchedule&) const = default;
 };
 

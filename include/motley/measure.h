@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Measures what a step's kernels and exchanges take on a mesh.
+/// Measures how long a step's kernels and exchanges take on a mesh.
 #pragma once
 #include <motley/plan.h>
 #include <motley/runtime.h>
@@ -18,16 +18,16 @@ enum class Measure : std::uint8_t { if_missing, always, never };
 
 /// Options of measure(). Every field has a default.
 struct MeasureOptions {
-  double budget_seconds = 60;                               ///< of measuring; what does not fit is measured at a part of the batch
-  Measure when = Measure::if_missing;                       ///< whether the file may serve
+  double budget_seconds = 60;          ///< for measuring; kernels that do not fit are measured with a part of the batch
+  Measure when = Measure::if_missing;  ///< whether an existing file may be used
   std::function<void(const std::string& line)> progress{};  ///< called on rank 0, from time to time
 };
 
-/// Times every distinct kernel that this step can need under the rules (at every candidate part), on all devices at the same
-/// time, and the links. Collective. Keeps the result in `keep_in` (rank 0 writes); what the file already has of the same devices is
-/// not measured again. SIGINT and SIGTERM end the process at once meanwhile (StopsAtOnce).
+/// Times every distinct kernel that this step can need under the rules (at every candidate part), on all devices at the same time,
+/// and the links. Collective. Keeps the result in `keep_in` (written by rank 0); what the file already has for the same devices is
+/// not measured again. While it runs, SIGINT and SIGTERM end the process at once (StopsAtOnce).
 /// @return the profile, the same on every rank
-/// @throws UserError never and missing (66), a profile of other devices, a damaged file
+/// @throws UserError Measure::never but something is missing (66), a profile of other devices, a damaged file
 Profile measure(Runtime& rt, const Mesh& mesh, const Step& step, const LayoutRules& rules, const std::filesystem::path& keep_in,
                 const MeasureOptions& options = {});
 

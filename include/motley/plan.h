@@ -26,24 +26,24 @@ struct PlanData;  // lib/plan/plan_data.h
 /// Immutable; a pure function of (step, mesh, rules, profile): same values, same plan.
 class Plan {
  public:
-  const Step& step() const { return step_; }       ///< that is planned
-  const Mesh& mesh() const { return mesh_; }       ///< that it is planned for
-  const PlanData& data() const { return *data_; }  ///< for what runs the plan
+  const Step& step() const { return step_; }       ///< the step that is planned
+  const Mesh& mesh() const { return mesh_; }       ///< the mesh that it is planned for
+  const PlanData& data() const { return *data_; }  ///< for the code that runs the plan
   /// Human-readable: cuts, predicted seconds, idle share and bytes per rank, why, second best. A summary has at most 16 ranks and
   /// 24 exchanges, and fits 120 columns.
   std::string table(PlanDetail detail = PlanDetail::summary) const;
   /// What `motley plan --format json` prints, byte-equal from run to run. A summary of a plan for more than 16 ranks has no
   /// "tensors" and "exchanges".
   std::string json(PlanDetail detail = PlanDetail::full) const;
-  /// Keeps the choice of balance(), for load(). UserError (74): the file cannot be written.
+  /// Writes the choices of balance(), for load(). UserError (74): the file cannot be written.
   void save(const std::filesystem::path& file) const;
   /// A fixed plan, from the file of save() or a run's plan.json: nothing is measured or chosen. UserError: another step, the file
   /// of an older motley, a mesh with other axes or devices, parts that do not fit, a file that cannot be read (66).
   static Plan load(const std::filesystem::path& file, const Step& step, const Mesh& mesh);
-  /// Who stores which boxes of each parameter: LayoutRules::homes of another plan that runs on the same State (an evaluation, a
-  /// prediction, another batch).
+  /// Which rank stores which boxes of each parameter: the LayoutRules::homes of another plan that runs on the same State (an
+  /// evaluation, a prediction, another batch).
   std::map<std::string, std::vector<Shard>> homes() const;
-  std::uint64_t hash() const;  ///< of (step, mesh, rules, options): what ranks compare before they trust one plan
+  std::uint64_t hash() const;  ///< of (step, mesh, rules, options): ranks compare it before they run the plan
 
  private:
   friend Plan plan_from(const Step&, const Mesh&, PlanData);  // lib/plan/planner.h
@@ -54,14 +54,14 @@ class Plan {
   std::shared_ptr<const PlanData> data_;
 };
 
-/// The rules without those of dims, tensors and layers that the step does not have: for a part of the network that they were
-/// written for, as its inference.
+/// The rules without those for dims, tensors and layers that the step does not have: for a step that is only a part of the network
+/// that the rules were written for, such as its inference.
 LayoutRules rules_within(const Step& step, LayoutRules rules);
 
 /// Options of balance(). Every field has a default.
 struct BalanceOptions {
   DType dtype = DType::f32;  ///< of every float tensor
-  bool baselines = true;     ///< whether to predict also what other parts of the same rules and the fastest device alone would take
+  bool baselines = true;  ///< whether to predict also the time of other parts under the same rules and of the fastest device alone
 };
 
 /// Chooses who computes, stores and sends what. Pure: no rank, no file. Without a profile (empty): parts "profile" fall back to

@@ -32,19 +32,19 @@ struct Estimate {
   Known known = Known::modelled;  ///< how the seconds were obtained
 };
 
-/// What was measured, so that a profile of another device is refused; and how much the other ranks of its host slow it down:
-/// kernels are measured while all of them compute.
+/// The device that was measured, so that a profile of another device is refused; and how much the other ranks of its host slow it
+/// down (kernels are measured while all of these ranks compute).
 struct DeviceFacts {
   std::string name{};            ///< of the device in its mesh
   std::string kind{};            ///< cpu, cuda or emulated
   std::string model{};           ///< what the vendor calls it
   std::string isa{};             ///< what its kernels use
   std::string library{};         ///< name and version
-  std::string host{};            ///< empty: the one that measured
-  int threads = 1;               ///< of its kernels
+  std::string host{};            ///< empty: the host that measured
+  int threads = 1;               ///< that its kernels use
   double alone_over_shared = 1;  ///< seconds of its large kernels while the other ranks are idle, over those while they compute
-  double slow = 1;  ///< upper quartile of its speed while it was measured: what kernels took beside what they usually take
-  double fast = 1;  ///< lower quartile of the same
+  double slow = 1;               ///< upper quartile, over the measurement, of its kernels' seconds relative to their usual seconds
+  double fast = 1;               ///< lower quartile of the same ratio
   bool operator==(const DeviceFacts&) const = default;
 };
 
@@ -57,10 +57,12 @@ struct KernelPoint {
   int choices = 1;               ///< implementations that were timed; this is the fastest
   bool supported = true;         ///< false: the device cannot compute it, nothing was timed; in JSON `"implementation": null`
 };
-/// What a kernel takes that its device cannot compute: more than any step, so that no plan has it which could have another.
+/// The seconds of a kernel that its device cannot compute: more than any step takes, so that a plan has it only without an
+/// alternative.
 inline constexpr double kImpossibleSeconds = 1e6;
 
-/// Time of one message: seconds + bytes / bytes_per_second of the first segment that includes its size (the last: any size).
+/// Time of one message: seconds + bytes / bytes_per_second of the first segment that includes its size (the last one covers any
+/// size).
 struct LinkSegment {
   Index bytes_up_to = 0;        ///< largest message of the segment
   double seconds = 0;           ///< of a message without bytes
@@ -71,8 +73,8 @@ struct Link {
   int from = 0;                         ///< rank that sends
   int to = 0;                           ///< rank that receives
   std::vector<LinkSegment> segments{};  ///< by size, ascending
-  /// Where the two share a host's memory: what reading in place costs beyond reading what the reader wrote itself (bytes that rank
-  /// `from` has just written, read by a kernel of rank `to`). Empty: not measured.
+  /// If the two ranks share a host's memory: the additional seconds for reading in place (bytes that rank `from` has just written,
+  /// read by a kernel of rank `to`) beyond reading what the reader itself wrote. Empty: not measured.
   std::vector<LinkSegment> in_place{};
 };
 
@@ -82,10 +84,10 @@ struct DeviceLink {
   std::vector<LinkSegment> to_device{};    ///< by size, ascending
   std::vector<LinkSegment> from_device{};  ///< by size, ascending
 };
-/// Messages from and to a device's own memory go in pieces of so many bytes: one is copied while the one before it travels.
+/// Messages from and to a device's separate memory are sent in pieces of so many bytes: one is copied while the one before is sent.
 inline constexpr Index kStagedBytes = Index{1} << 20;
 
-/// All that was measured on the devices of a mesh. Not changed by any query, which may come from several threads.
+/// All that was measured on the devices of a mesh. Queries do not change it and may come from several threads.
 class Profile {
  public:
   /// Reads a profile file. UserError with file, line, column.
@@ -94,41 +96,42 @@ class Profile {
   static Profile parse(const std::string& name, const std::string& text);
   std::string json() const;                            ///< the text of a profile file
   void save(const std::filesystem::path& file) const;  ///< under a temporary name, synced, renamed. UserError (74)
-  /// Adds or replaces. Of several points of one (device, spec) the one with the smaller median is kept. A bias of a convolution or
-  /// dense layer is left out of the spec, but with an epilogue, and where there was a choice: such a point decides
-  /// implementation() alone.
+  /// Adds or replaces: of several points of the same (device, spec) the one with the smaller median is kept. The bias of a
+  /// convolution or dense layer is dropped from the spec, except with an epilogue and where there was a choice: such a point
+  /// decides only implementation().
   void add(KernelPoint point);
-  bool timed(int device, const KernelSpec& spec) const;  ///< this very spec, bias and epilogue included
-  /// The fastest of those timed for this very spec, bias and activation included; empty: there was no choice.
+  bool timed(int device, const KernelSpec& spec) const;  ///< exactly this spec, bias and epilogue included
+  /// The fastest implementation timed for exactly this spec, bias and activation included; empty: there was no choice.
   std::string implementation(int device, const KernelSpec& spec) const;
-  /// False: a point says that this device cannot compute it, or none says that it can and one that it cannot compute the same with
-  /// other extents. What was not measured is supported.
+  /// False: a point says that this device cannot compute it; or some point says that it cannot compute the same kernel with other
+  /// extents, and none says that it can. What was not measured is supported.
   bool supports(int device, const KernelSpec& spec) const;
-  /// Not supported: kImpossibleSeconds. measured: this very spec. interpolated: the same spec but for one extent: channels and
-  /// filters on this device's granule (a step function: the smallest measured size not below), samples on a line; beyond the last
-  /// one linear in flops. modelled: the device's best measured rate of that op and pass, else 1e9 flops per second. With an
-  /// epilogue that was not timed with it: as without, and what the epilogue took per element of others.
+  /// Not supported: kImpossibleSeconds. measured: exactly this spec. interpolated: from specs that differ in one extent: channels
+  /// and filters on this device's granule (a step function: the smallest measured size that is not smaller), samples on a line;
+  /// beyond the largest measured size linear in flops. modelled: the device's best measured rate of that op and pass, else 1e9
+  /// flops per second. With an epilogue that was not timed with this spec: the seconds without it, plus what the epilogue took per
+  /// element with other specs.
   Estimate seconds(int device, const KernelSpec& spec) const;
-  /// From where it is stored to where it is read: copied out of a device's own memory, sent, copied into the other's, piece by
-  /// piece.
+  /// Of a message from where it is stored to where it is read: copied out of a device's separate memory, sent, and copied into the
+  /// other device's, piece by piece.
   Estimate seconds(int from, int to, Index bytes) const;
-  /// Of a message between hosts' memory. A link that was not measured: 5 us + 2e9 bytes per second, modelled.
+  /// Of a message from host memory to host memory. A link that was not measured: 5 us + 2e9 bytes per second, modelled.
   Estimate wire_seconds(int from, int to, Index bytes) const;
-  /// The part of a kernel's time that it takes because a rank of the same host has just written these bytes. Not measured: 10e9
-  /// bytes per second (two cores of one server CPU, bench/exchange), modelled.
+  /// The additional seconds of a kernel that reads bytes which a rank of the same host has just written (Link::in_place). Not
+  /// measured: 10e9 bytes per second (two cores of one server CPU, bench/exchange), modelled.
   Estimate in_place_seconds(int from, int to, Index bytes) const;
-  double to_device_seconds(int device, Index bytes) const;              ///< of a copy into its memory; 0: it works in the host's
-  double from_device_seconds(int device, Index bytes) const;            ///< of a copy out of its memory; 0: it works in the host's
-  bool empty() const { return kernels_.empty(); }                       ///< whether no kernel was measured
+  double to_device_seconds(int device, Index bytes) const;    ///< of a copy into the device's memory; 0: it works in the host's
+  double from_device_seconds(int device, Index bytes) const;  ///< of a copy out of the device's memory; 0: it works in the host's
+  bool empty() const { return kernels_.empty(); }             ///< whether no kernel was measured
   const std::vector<KernelPoint>& kernels() const { return kernels_; }  ///< measured points
   std::vector<DeviceFacts> devices{};                                   ///< by rank
   std::vector<Link> links{};                                            ///< measured links
-  std::vector<DeviceLink> device_links{};                               ///< of devices with memory of their own
+  std::vector<DeviceLink> device_links{};                               ///< of devices with separate memory
   std::vector<std::string> notes{};  ///< "contended", "drifting", "batch scaled from 32": informative
 
  private:
   struct FamilyPoint {
-    Index extent = 0;       // of the one role that varies; a fold's or update's elements
+    Index extent = 0;       // of the one role that varies; of a map or update: its elements
     std::size_t point = 0;  // index into kernels_
   };
   struct Mean {

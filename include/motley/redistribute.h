@@ -34,12 +34,12 @@ std::vector<double> redistribute(std::span<const double> local, const LaidOut& f
 /// The same of integers.
 std::vector<std::int32_t> redistribute(std::span<const std::int32_t> local, const LaidOut& from, const LaidOut& to,
                                        Transport& transport);
-/// The same between memory that the caller provides; `result` does not overlap `local`. Where an error of the transport is thrown,
-/// messages may still use both (and `local` in the calls above) until the process ends.
+/// The same between memory that the caller provides; `result` does not overlap `local`. After an error of the transport, messages
+/// may still use both (and `local` in the calls above) until the process ends.
 void redistribute(std::span<const std::byte> local, std::span<std::byte> result, DType dtype, const LaidOut& from,
                   const LaidOut& to, Transport& transport);
 
-/// What redistribute() sends (and keeps: from == to), boxes in the order of from's dims. Pure; the same on every rank.
+/// The messages of redistribute() (from == to: what a rank keeps), boxes in the order of from's dims. Pure; the same on every rank.
 std::vector<BoxMessage> moves(const LaidOut& from, const LaidOut& to);
 
 /// @}

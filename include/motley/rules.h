@@ -15,8 +15,8 @@ namespace motley {
 /// @addtogroup layouts
 /// @{
 
-/// Parts that are computed. profile: those with the least predicted step time. even: equal parts. proportional: by one speed number
-/// per device, its time of the complete layer.
+/// How parts are computed. profile: with the least predicted step time. even: equal parts. proportional: by one speed number per
+/// device, from its time for the complete layer.
 enum class CutBy : std::uint8_t { profile, even, proportional };
 /// Parts in these proportions, rounded by largest remainder.
 struct Shares {
@@ -32,12 +32,12 @@ struct Sizes {
 /// Sizes that differ along another axis.
 struct Jagged {
   std::vector<std::vector<Index>> of{};  ///< one list of sizes per coordinate of `per`; each sums to the dim's size
-  std::string per{};                     ///< an axis that is not one of the cut's
+  std::string per{};                     ///< an axis that the cut itself does not use
   bool operator==(const Jagged&) const = default;
 };
 using Parts = std::variant<CutBy, Shares, Sizes, Jagged>;  ///< How a dim is divided.
 
-/// Axes of a rule. A separate type, so that `{"data", "model"}` never becomes one std::string.
+/// Axes of a rule. A separate type, so that `{"data", "model"}` is never taken for one std::string.
 struct Axes {
   Axes() = default;
   Axes(const char* one) : names{one} {}                                                        ///< one axis
@@ -53,28 +53,28 @@ struct Rule {
   std::string dim{};             ///< name of the dim
   Axes axes{};                   ///< the mesh axes
   Parts parts = CutBy::profile;  ///< how it is divided
-  /// For a dim that the program has as a value.
+  /// For a Dim object of the program.
   Rule(const Dim& d, Axes a, Parts p = CutBy::profile) : dim(d.name), axes(std::move(a)), parts(std::move(p)) {}
   /// For a dim by its name.
   Rule(std::string d, Axes a, Parts p = CutBy::profile) : dim(std::move(d)), axes(std::move(a)), parts(std::move(p)) {}
   bool operator==(const Rule&) const = default;
 };
 
-/// How all tensors of a step are cut. Checked where they meet a step and a mesh: balance(), measure().
+/// How all tensors of a step are cut. Checked once a step and a mesh are given: balance(), measure().
 struct LayoutRules {
   LayoutRules() = default;
   LayoutRules(std::initializer_list<Rule> rules) : split(rules) {}  ///< rules for every tensor that has the dim
   static LayoutRules load(const std::filesystem::path& file);       ///< Reads a layout file. UserError with file, line and column
   /// Overrides for one tensor (a parameter's or a layer output's name) or for all tensors of one layer. Returns these rules.
   LayoutRules& tensor(const std::string& name, std::vector<Rule> rules);
-  /// Only these devices compute the layer; the others store and receive nothing of it. Returns these rules.
+  /// Only these devices compute the layer; the others store and receive no part of it. Returns these rules.
   LayoutRules& place(const std::string& layer, std::vector<std::string> devices);
   std::vector<Rule> split{};                                 ///< for every tensor that has the dim
   std::map<std::string, std::vector<Rule>> tensors{};        ///< overrides: tensor or layer -> its rules
   std::map<std::string, std::vector<std::string>> places{};  ///< layer -> the devices that compute it
-  /// Where parameters are stored, where another plan has decided that (Plan::homes()): parameter -> boxes of ranks, none
-  /// empty, that hold each element once. Those not named here are stored as the rules cut them; names that the step does not have
-  /// mean nothing.
+  /// Where parameters are stored if another plan has decided that (Plan::homes()): parameter -> boxes of ranks, none empty, that
+  /// hold each element once. Parameters not named here are stored as the rules cut them; names that the step does not have are
+  /// ignored.
   std::map<std::string, std::vector<Shard>> homes{};
 };
 

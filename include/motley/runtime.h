@@ -20,8 +20,8 @@ class RecordWriter;
 /// One rank, one device. Used by one thread.
 class Runtime {
  public:
-  /// For a program that runs MPI itself: `Runtime rt(mpi_transport(comm))`. record: where phases are written, or nullptr; kind:
-  /// of the device, where it is known before it is opened.
+  /// For a program that runs MPI itself: `Runtime rt(mpi_transport(comm))`. record: where phases are written, or nullptr; kind: the
+  /// device's, if it is known before the device is opened.
   explicit Runtime(std::unique_ptr<Transport> transport, RecordWriter* record = nullptr, std::string kind = {});
   ~Runtime();
   Runtime(const Runtime&) = delete;
@@ -30,12 +30,12 @@ class Runtime {
   int rank() const { return transport_->rank(); }   ///< this process's, from 0
   int ranks() const { return transport_->size(); }  ///< how many there are
   Transport& transport() { return *transport_; }    ///< to the other ranks
-  /// This rank's device of the mesh, opened at the first call (before any other call of a vendor's). UserError: the mesh has
-  /// another number of ranks. DeviceError: the device is not here.
+  /// This rank's device of the mesh, opened at the first call (before any other vendor call). UserError: the mesh has another
+  /// number of ranks. DeviceError: the device is not here.
   Backend& backend(const Mesh& mesh);
   /// A line on stdout, from rank 0 alone. Error (74): it cannot be written.
   void print(const std::string& text) const;
-  void phase(const std::string& text);  ///< What this rank is doing: named when it dies or hangs.
+  void phase(const std::string& text);  ///< Records what this rank is doing: reported when it dies or hangs.
   /// Whether this process got SIGINT or SIGTERM. Ranks may see it in different steps: agree before acting on it.
   bool stop_requested() const;
   std::string name() const;  ///< for messages: "rank 1 cpu"
@@ -47,8 +47,8 @@ class Runtime {
   std::string kind_;
 };
 
-/// While one lives, SIGINT and SIGTERM end this process at once, with exit code 75 (under run()): for long work that leaves nothing
-/// half done. Stopped: the signal had already come.
+/// While an object of this class lives, SIGINT and SIGTERM end this process at once, with exit code 75 (under run()): for long work
+/// that leaves nothing half done. Throws Stopped if the signal had already come.
 class StopsAtOnce {
  public:
   StopsAtOnce();

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How the messages of an exchange are sent. An exchange is a list of boxes (exchange.h): who has partial sums of a box and who
-/// adds them, or who has its values and who reads them. A schedule is a tree per box: inner nodes add up what their children send
-/// before they send it on (always in the same order, so a plan makes the same bits in whatever order messages arrive), or forward
-/// values. One owner makes the final value.
+/// How the messages of an exchange are sent. An exchange is a list of boxes (exchange.h): which ranks have partial sums of a box
+/// and which rank adds them, or which rank has its values and which ranks read them. A schedule is a tree per box: inner nodes add
+/// up what their children send before they send it on (always in the same order, so a plan gives the same bits in whatever order
+/// messages arrive), or forward values. One owner makes the final value.
 ///
-/// n: bytes of a tensor; P: ranks, k of them on each host; C: chunks; lg: rounded up. Steps cannot happen at once. "Each owns 1/P"
-/// is what a step of training does, "one owner" a tensor that is stored on one rank (gloo's docs/algorithms.md has such a table).
+/// n: bytes of a tensor; P: ranks, k of them on each host; C: chunks; lg: rounded up. "Steps" follow one another. "Each owns 1/P"
+/// is what a training step does, "one owner" is a tensor that is stored on one rank (gloo's docs/algorithms.md has such a table).
 ///
 ///                | steps | a rank receives, each owns 1/P | the owner receives (sums) or sends (copies), one owner
 ///     direct     | 1     | n (P-1)/P in P-1 messages      | n (P-1)
@@ -14,17 +14,16 @@
 ///                |       | all from one rank              |
 ///     halving    | lg P  | n (P-1)/P in P-1 messages,     | n lg P
 ///                |       | from lg P ranks                |
-///     two_level  | 2     | n (P-1)/P, of them from other  | n (P/k-1) to or from other hosts (direct: n (P-k)), n (k-1) in its
-///     own;
-///                |       | hosts n (P/k-1)/P, direct      | in C = k chunks each link between two hosts carries n/k at once
-///                |       | n (P-k)/P (sums: on average)   |
+///     two_level  | 2     | n (P-1)/P, of them from other  | n (P/k-1) to or from other hosts (direct: n (P-k)),
+///                |       | hosts n (P/k-1)/P, direct      | n (k-1) in its own; in C = k chunks each link
+///                |       | n (P-k)/P (sums: on average)   | between two hosts carries n/k at once
 ///
-/// A sum that several ranks read is two such exchanges, one after the other: partial sums to the owners, their sums to the readers.
-/// The sum of all bytes received is the same for every schedule: what differs is which links carry them, how many at once, and how
-/// often a message's latency is waited for. Between ranks of one host that see each other's memory a "message" is a read in place,
-/// no copy.
+/// A sum that several ranks read is two such exchanges, one after the other: partial sums to the owners, the owners' sums to the
+/// readers. The sum of all bytes received is the same for every schedule; what differs is which links carry the bytes, how many
+/// links at once, and how many message latencies are waited for. Between ranks of one host that see each other's memory a "message"
+/// is a read in place, without a copy.
 ///
-/// A planner takes direct or two_level; ring and halving are there for plan files that name them.
+/// The planner chooses direct or two_level; ring and halving are available to plan files that name them.
 #pragma once
 #include <motley/exchange.h>
 
@@ -44,7 +43,7 @@ enum class Tree : std::uint8_t {
   direct,    ///< a star
   ring,      ///< a path from rank to rank, the box in chunks
   halving,   ///< a binomial tree
-  two_level  ///< per host a star to one of its ranks (they take turns; the owner's host: to the owner), then a star between those
+  two_level  ///< per host a star to one of its ranks (these take turns; on the owner's host: the owner), then a star between those
 };
 /// As in plan files, by Tree.
 inline constexpr std::array<const char*, 4> kTreeNames{"direct", "ring", "halving", "two_level"};
@@ -56,25 +55,25 @@ struct Schedule {
 };
 std::string to_string(const Schedule& s);  ///< "direct", "ring in 4 chunks", ...
 
-/// Stage k starts at a rank when it has what stages before k bring it. direct: one stage, the messages as they are.
+/// Stage k starts at a rank once it has received its messages of all stages before k. direct: one stage, the messages as they are.
 using Stages = std::vector<std::vector<BoxMessage>>;
 
 /// The list's messages are partial sums that `to` adds. A stage's message carries the sum of its writers' partial sums and of what
-/// its sender got in the same `tree` before; what the owner has for itself (from == to) is in the last stage that brings it
-/// something of the tree. hosts: per rank a number; empty: all on one.
+/// its sender received in the same `tree` before; the owner's own partial sums (from == to) are in the last stage that brings it
+/// something of the tree. hosts: one number per rank; empty: all ranks on one host.
 Stages sum_stages(std::span<const BoxMessage> sums, const Schedule& by, std::span<const int> hosts);
 
-/// The list's messages are finished values; readers forward what they have received. `tree`: the message of the list that a part is
-/// of.
+/// The list's messages are finished values; readers forward what they have received. `tree`: the list's message that a part belongs
+/// to.
 Stages copy_stages(std::span<const BoxMessage> copies, const Schedule& by, std::span<const int> hosts);
 
 /// Seconds of one message.
 using LinkSeconds = std::function<double(int from, int to, Index bytes)>;
 
-/// What a list of messages costs: a rank receives one message (all from one rank together) after another and, meanwhile, sends one
-/// after another; the slowest rank's seconds.
+/// The seconds of a list of messages: a rank receives its messages (all from one rank together) one after another and at the same
+/// time sends one after another; the slowest rank's seconds.
 double seconds_of(std::span<const BoxMessage> messages, Index item_bytes, const LinkSeconds& link);
-/// Stage after stage, each as long as its slowest rank takes.
+/// Stages run one after another, each as long as its slowest rank takes.
 double seconds_of(const Stages& stages, Index item_bytes, const LinkSeconds& link);
 
 /// @}

@@ -23,7 +23,7 @@ struct BoxValues {
   std::vector<double> values{};  ///< of the box
 };
 
-/// What a State has of one name: a parameter or statistic (the slot ""), or what the optimizer keeps of it.
+/// One entry of a State: a parameter or statistic (slot ""), or one of the optimizer's slots of a parameter.
 struct StateEntry {
   std::string name{};        ///< of the parameter or statistic
   std::string slot{};        ///< of the optimizer; empty: the value itself
@@ -35,18 +35,18 @@ struct StateEntry {
 struct StoredBox {
   std::string slot{};                   ///< of the optimizer; empty: the parameter or statistic itself
   Buffer as{};                          ///< name, dtype, box and format, as a Program's buffer
-  std::shared_ptr<std::byte> memory{};  ///< of the State's device where it has one
+  std::shared_ptr<std::byte> memory{};  ///< in the memory of the State's device, if it has one
 };
 
-/// One rank's part of a plan's parameters and running statistics: the boxes that it owns, and what the optimizer keeps of each
-/// parameter in slots (Optimizer::slots, "velocity"); the slot "" is the parameter itself. Programs of plans in which it owns the
+/// One rank's part of a plan's parameters and running statistics: the boxes that it owns, and the optimizer's slots of each
+/// parameter (Optimizer::slots, "velocity"); the slot "" is the parameter itself. Programs of any plan in which the rank owns the
 /// same boxes run on it.
 class State {
  public:
-  /// Initial values of every owned box: those of weights and biases drawn per tensor name and global index (equal for every mesh,
-  /// layout and rank count), He-uniform by the global fan-in; those of norms 1 and 0; the optimizer's slots are 0, an average
-  /// (TrainingOptions::average) is the parameter. In the device's memory where there is one. UserError: a rank that the plan has
-  /// not; DeviceError: out of memory.
+  /// Initial values of every owned box: weights and biases are drawn per tensor name and global index (equal for every mesh, layout
+  /// and rank count), He-uniform by the global fan-in; those of norms are 1 and 0; the optimizer's slots are 0, an average
+  /// (TrainingOptions::average) is the parameter. In the device's memory if there is a device. UserError: a rank that is not in the
+  /// plan; DeviceError: out of memory.
   State(const Plan& plan, int rank, std::uint64_t seed, DeviceMemory* device = nullptr);
   State(const State&) = delete;
   State& operator=(const State&) = delete;
@@ -55,22 +55,22 @@ class State {
   bool has(const std::string& name, const std::string& slot = {}) const;  ///< the same on every rank
   /// The complete tensor, row-major, on every rank. Collective. UserError: no parameter or slot has this name.
   std::vector<double> get(Transport& transport, const std::string& name, const std::string& slot = {}) const;
-  /// What this rank owns of it; empty: nothing. UserError: no parameter or slot has this name.
+  /// What this rank owns of the tensor; empty: nothing. UserError: no parameter or slot has this name.
   std::vector<BoxValues> shard(const std::string& name, const std::string& slot = {}) const;
-  /// The boxes that this rank owns of it. UserError: no parameter or slot has this name.
+  /// The boxes of the tensor that this rank owns. UserError: no parameter or slot has this name.
   std::vector<Box> boxes(const std::string& name, const std::string& slot = {}) const;
-  /// The other way round: the values of boxes(), in that order; between steps. UserError: no parameter or slot has this name, other
-  /// boxes.
+  /// The inverse of shard(): sets the values of boxes(), in that order; between steps. UserError: no parameter or slot has this
+  /// name, other boxes.
   void set_shard(const std::string& name, const std::vector<BoxValues>& values, const std::string& slot = {});
   /// Every rank gives the complete tensor, row-major, and keeps what it owns; between steps. UserError: no parameter or slot has
   /// this name, or it has another size.
   void set(const std::string& name, const std::vector<double>& values, const std::string& slot = {});
-  /// The memory of an owned box that a Program describes so. UserError: no parameter or slot has this name, another dtype, or this
-  /// rank does not store exactly this box.
+  /// The memory of the owned box that a Program describes by `as`. UserError: no parameter or slot has this name, another dtype, or
+  /// this rank does not store exactly this box.
   std::byte* address(const std::string& name, const std::string& slot, const Buffer& as) const;
   const std::vector<StoredBox>& stored() const { return stored_; }  ///< all that this rank owns
-  DeviceMemory* device() const { return device_; }                  ///< whose memory it is in; null: the host's
-  /// The box's values become these: row-major, in the State's dtype; between steps.
+  DeviceMemory* device() const { return device_; }  ///< the device whose memory holds it; null: it is in host memory
+  /// Sets the box's values: row-major, in the State's dtype; between steps.
   void overwrite(const StoredBox& box, const std::byte* values);
 
  private:

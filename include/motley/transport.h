@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Moves bytes between ranks; knows no tensor. Every wait has a deadline and backs off; nothing blocks inside a vendor.
+/// Moves bytes between ranks and knows nothing of tensors. Every wait has a deadline and backs off; nothing blocks inside a vendor.
 #pragma once
 #include <motley/dims.h>
 #include <motley/error.h>
@@ -18,15 +18,16 @@ namespace motley {
 /// @addtogroup exchanges
 /// @{
 
-/// Gets one rank's waits: called by the waiting thread, not on its fast path (the watch of a run is one).
+/// Is notified of one rank's waits, by the waiting thread and not on its fast path (a run's watch is such an observer).
 class WaitObserver {
  public:
   virtual ~WaitObserver() = default;
-  /// The wait has lasted 50 ms or more; called again whenever a message of it finished. `from`: a rank still waited for.
+  /// The wait has lasted 50 ms or more; called again whenever one of its messages finished. `from`: a rank still waited for.
   virtual void waiting(const std::string& what, int from) = 0;
-  /// A wait is over; bytes_received of the transport by now.
+  /// A wait is over; bytes_received: of the transport so far.
   virtual void done(std::int64_t bytes_received) = 0;
-  /// Whether it learns what rank `from` does (-1: all ranks): then it decides who hangs, and a wait for that rank has no deadline.
+  /// Whether the observer learns what rank `from` does (-1: all ranks): if so, it decides which rank hangs, and a wait for `from`
+  /// has no deadline.
   virtual bool sees(int from) const = 0;
 };
 
@@ -36,15 +37,15 @@ struct HeldBytes {
   std::shared_ptr<const void> holder{};  ///< of the memory
 };
 
-/// One rank's connection to all others. Used by one thread, but for abort().
+/// One rank's connection to all others. Used by one thread, except for abort().
 class Transport {
  public:
   using Ticket = std::uint64_t;  ///< An unfinished message or await.
   virtual ~Transport() = default;
   virtual int rank() const = 0;  ///< this rank, from 0
   virtual int size() const = 0;  ///< number of ranks
-  /// Starts one message; the memory stays untouched until test() says done. Messages between two ranks with one tag arrive
-  /// in order. Any size, 0 too. `to` may not be this rank.
+  /// Starts one message; the memory stays untouched until test() says done. Messages between two ranks with the same tag arrive in
+  /// order. Any size, also 0. `to` may not be this rank.
   virtual Ticket send(int to, int tag, std::span<const std::byte> bytes) = 0;
   /// The other end of send(): as many bytes as are sent, or fewer.
   virtual Ticket receive(int from, int tag, std::span<std::byte> bytes) = 0;
@@ -52,37 +53,38 @@ class Transport {
   virtual int peer(Ticket ticket) const = 0;  ///< the other rank of an unfinished message; -1: all of them
   virtual bool idle() const = 0;              ///< whether this rank has no unfinished message
   virtual bool takes_device_memory() const { return false; }  ///< messages may begin and end in the memory of this rank's GPU
-  /// Control only (plans, statuses, timings): every rank's bytes, on every rank. Collective.
+  /// For control data only (plans, statuses, timings): returns every rank's bytes, on every rank. Collective.
   virtual std::vector<std::vector<std::byte>> gather_all(std::span<const std::byte> mine) = 0;
   /// Memory for exchanged buffers: 4096-byte aligned, zeroed, touched. DeviceError.
   virtual HeldBytes allocate(std::size_t bytes) = 0;
-  /// The memory lives as long as the transport, whatever else releases it, or for ever where messages are unfinished then: for
+  /// Keeps the memory as long as the transport lives, whatever else releases it, or for ever if messages are unfinished then: for
   /// buffers of messages that an error leaves unfinished.
   void keep(std::shared_ptr<const void> memory) { kept_.push_back(std::move(memory)); }
-  /// Per rank a number: ranks with one number map each other's memory (threads of a process, ranks of a host that allows it).
-  /// The same on every rank.
+  /// One number per rank: ranks with the same number map each other's memory (threads of a process, ranks of a host that allows
+  /// it). The same on every rank.
   const std::vector<int>& hosts() const { return hosts_; }
-  /// Collective over all ranks. `mine` came from allocate(). Every rank's memory as this rank sees it, itself included; empty:
-  /// a rank of another host. Mapped and touched; a holder here keeps it readable when its rank has released it. DeviceError.
+  /// Collective over all ranks. `mine` came from allocate(). Returns every rank's memory as mapped here, this rank's included;
+  /// empty for a rank of another host. Mapped and touched; a holder here keeps it readable after its rank has released it.
+  /// DeviceError.
   virtual std::vector<HeldBytes> share(const HeldBytes& mine) = 0;
-  /// Done when the flag, which is in memory of rank `from`, has reached the value. What that rank wrote before it stored the
-  /// flag (release) is then seen here. Counts as so many payload bytes received.
+  /// Done when the flag, which is in memory of rank `from`, has reached the value. What that rank wrote before it stored the flag
+  /// (release) is then visible here. Counts as `bytes` payload bytes received.
   virtual Ticket await(const std::atomic<std::uint64_t>& flag, std::uint64_t value, int from, std::int64_t bytes) = 0;
   /// Wakes or ends all ranks: every wait throws an Error with this text.
   virtual void abort(const Error& error) noexcept = 0;
   std::int64_t bytes_received() const { return bytes_received_; }  ///< payload of finished receives and awaits since construction
-  bool crowded() const { return crowded_; }  ///< more ranks on this rank's cores than there are cores: waits give them up soon
-  /// The observer must outlive the waits; nullptr ends it. For a rank that it sees wait() has no deadline: the observer
-  /// knows a slow rank from a hung one.
+  bool crowded() const { return crowded_; }  ///< more ranks share this rank's cores than there are cores: waits soon yield them
+  /// The observer must outlive the waits; nullptr removes it. wait() has no deadline for a rank that the observer sees: the
+  /// observer can tell a slow rank from a hung one.
   void observe(WaitObserver* observer) { observer_ = observer; }
-  WaitObserver* observer() const { return observer_; }  ///< of observe(), or nullptr
+  WaitObserver* observer() const { return observer_; }  ///< the one set by observe(), or nullptr
 
  protected:
   std::int64_t bytes_received_ = 0;  ///< of bytes_received()
   bool crowded_ = false;             ///< of crowded()
   std::vector<int> hosts_{};         ///< of hosts()
 
-  /// What keep() got is never released.
+  /// Never releases the memory given to keep().
   void leak_kept();
 
  private:

@@ -12,13 +12,13 @@ namespace motley {
 /// @{
 
 /// Collective: rank 0 writes the complete parameters (their averages where the State keeps them, TrainingOptions::average), tensor
-/// after tensor, in the State's dtype, row-major, convolutions `[out, in, rows, cols]`. The file is there whole or not at all.
+/// after tensor, in the State's dtype, row-major, convolutions `[out, in, rows, cols]`. The file appears whole or not at all.
 /// UserError, on all ranks: 78 its name ends neither in .safetensors nor in .npz; 74.
 void save_weights(Runtime& rt, const State& state, const std::filesystem::path& file);
 /// Collective: every rank reads what it owns from a .safetensors or .npz file, a checkpoint, or a run directory (its
-/// weights.safetensors). Any float dtype; optimizer slots stay as they are, averages become the parameters. Of a
-/// checkpoint that keeps averages these are read. UserError, on all ranks, before anything is
-/// overwritten: 66 it is not there; 65 it is damaged, or its names and shapes are not those of the State (all differences at once).
+/// weights.safetensors). Any float dtype; optimizer slots stay as they are, averages are set to the parameters. If a checkpoint
+/// keeps averages, these are read. UserError, on all ranks, before anything is overwritten: 66 it is not there; 65 it is damaged,
+/// or its names and shapes are not those of the State (all differences at once).
 void load_weights(Runtime& rt, State& state, const std::filesystem::path& path);
 
 /// @}

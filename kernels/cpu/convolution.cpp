@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // y[n f p q] = epilogue([y[n f p q] +] b[f] + conv(x[n c h w], w[f c r s])) and its two gradients by oneDNN. Weights are packed
 // into the layout that oneDNN picks, in run(); x and y are staged (copied into the workspace) only where oneDNN cannot take them as
-// they are: rows that no window reaches, windows wholly in padding, or formats that only its slow implementations know.
+// they are: rows that no window covers, windows entirely in padding, or formats for which oneDNN has only slow implementations.
 #include <algorithm>
 
 #include "kernels/cpu/convolution_choice.h"
@@ -13,10 +13,10 @@ namespace {
 using Desc = dnnl::memory::desc;
 using Dims = dnnl::memory::dims;
 
-// ---- geometry: the rows (columns) of x that oneDNN is given, begin..end-1 in x's own numbers
+// ---- geometry: the rows (columns) of x that oneDNN is given: begin..end-1, numbered as in x
 struct Axis {
-  Index begin = 0, end = 0, extent = 0;  // of what it is given; x's own extent
-  Index padding_l = 0, padding_r = 0;    // left for oneDNN to imagine
+  Index begin = 0, end = 0, extent = 0;  // of what oneDNN is given; `extent`: x's own
+  Index padding_l = 0, padding_r = 0;    // padding that oneDNN adds
   bool is_staged() const { return begin != 0 || end != extent; }
   Range real() const { return intersect(Range{begin, end}, Range{0, extent}); }
 };
@@ -26,7 +26,7 @@ Axis axis_of(const KernelSpec& spec, std::size_t i) {
   const Index extent = i == 0 ? e.h : e.w, outputs = i == 0 ? e.p : e.q;
   const Index window = ((i == 0 ? e.r : e.s) - 1) * spec.dilation[i] + 1;
   const Index first = -spec.padding[2 * i],
-              last = first + (outputs - 1) * spec.stride[i] + window;  // the windows reach first..last-1
+              last = first + (outputs - 1) * spec.stride[i] + window;  // the windows cover first..last-1
   const Index left = -first, right = last - extent;
   const bool fits = left >= 0 && left < window && right > -spec.stride[i] && right < window;
   if (fits) return {0, extent, extent, left, right};
@@ -63,7 +63,7 @@ class ConvolutionKernel final : public Kernel {
   Desc user_w() const { return desc_of_w(spec_); }
   Desc user_y() const { return desc_of_y(spec_, tag_of(spec_.y_format)); }
 
-  // Where oneDNN finds an operand that it takes as `wanted`: as it is, or copied into the workspace.
+  // The place of an operand that oneDNN takes as `wanted`: where it is, or copied into the workspace.
   Place input(int operand, const Desc& given, const Desc& wanted) {
     if (given == wanted) return {operand, 0};
     const Place place = sequence_.reserve(wanted.get_size());
@@ -78,10 +78,10 @@ class ConvolutionKernel final : public Kernel {
     return place;
   }
 
-  // x's rows and columns that windows reach, as parts of x and of what oneDNN is given; no elements: none
+  // x's rows and columns that windows cover, as parts of x and of what oneDNN is given; no elements: none
   struct Views {
     Desc x{}, staged{};
-    bool any = false, whole = false;  // whole: all that oneDNN is given is real
+    bool any = false, whole = false;  // whole: everything that oneDNN is given is real
   };
   Views views() const {
     const Roles& e = spec_.roles;
@@ -135,7 +135,7 @@ class ConvolutionKernel final : public Kernel {
     if (!staged) return;
     if (!is_cropped()) return sequence_.add_reorder(choice_.x, dx, user_x(), {2, 0});
     const Views parts = views();
-    zero({2, 0}, user_x().get_size());  // the rows that no window reaches
+    zero({2, 0}, user_x().get_size());  // the rows that no window covers
     if (parts.any) sequence_.add_reorder(parts.staged, dx, parts.x, {2, 0});
   }
 

@@ -12,15 +12,15 @@ using Desc = dnnl::memory::desc;
 using Dims = dnnl::memory::dims;
 using Tag = dnnl::memory::format_tag;
 
-// Flops per staged byte that make two reorders worth while: a reorder moves about 10 bytes per ns, in and out together, and the
+// Least flops per staged byte for which two reorders gain: a reorder moves about 10 bytes per ns, in and out together, and the
 // faster implementation gains some 3 ps per flop (bench/kernels).
 constexpr double kWorthStaging = 75;
-// backward_filter on AVX2, batch 8, channels_last and staged: 256 channels, 16x16 (576 flops per byte) 29.1 ms and 26.0; 512
-// channels, 8x8 42.0 and 33.9; 64 channels (144 flops per byte) 1.51 and 1.54. By gemm both times, 512 channels, 2x2 (1152) 5.7
-// and 3.0.
+// backward_filter on AVX2, batch 8, channels_last against staged: 256 channels, 16x16 (576 flops per byte) 29.1 ms and 26.0; 512
+// channels, 8x8 42.0 and 33.9; 64 channels (144 flops per byte) 1.51 and 1.54. With gemm in both cases, 512 channels, 2x2 (1152)
+// 5.7 and 3.0.
 constexpr double kWorthStagingOnAvx2 = 400, kWorthStagingForGemm = 1000;
-// forward on SSE4.1, given and staged: batch 32, 3x3, 3 channels, 10x10 (7 flops per byte) 0.086 ms and 0.059; 64 channels, 8x8, 16
-// filters (58) 2.06 and 1.03. Only jit_1x1 is as fast on channels_last: 64 channels, 8x8, 64 filters 0.42 and 0.45.
+// forward on SSE4.1, as given against staged: batch 32, 3x3, 3 channels, 10x10 (7 flops per byte) 0.086 ms and 0.059; 64 channels,
+// 8x8, 16 filters (58) 2.06 and 1.03. Only jit_1x1 is as fast on channels_last: 64 channels, 8x8, 64 filters 0.42 and 0.45.
 constexpr double kWorthStagingOnSse41 = 6;
 
 enum class Speed { reference, gemm, jit };
@@ -36,29 +36,31 @@ Speed speed_of(std::string_view implementation) {
 
 enum class Verdict { good, slow, wrong };
 
-// oneDNN 2.6.3 reads columns that it has not written, where x is no wider than a window with a stride (found by the law: NaN).
+// oneDNN 2.6.3 reads columns that it has not written, if x is no wider than a window with a stride (found by comparison with the
+// reference: NaN).
 bool is_wrong(std::string_view implementation, const KernelSpec& spec) {
   return spec.pass == PassKind::backward_filter && starts_with(implementation, "jit_bf16:") && spec.stride[1] > 1 &&
          spec.roles.w <= (spec.roles.s - 1) * spec.dilation[1] + 1;
 }
 
-// Of implementations that oneDNN offers before others. All cases are in channels_last, times by bench/kernels, batch 32.
+// The verdict on implementations that oneDNN offers before others. All cases are in channels_last, times by bench/kernels, batch
+// 32.
 Verdict verdict_on(std::string_view implementation, const KernelSpec& spec) {
   const Roles& e = spec.roles;
   const bool strided = spec.stride[0] > 1 || spec.stride[1] > 1, small = e.p * e.q <= 16;
   // oneDNN 2.6.3 writes past its scratchpad (found by guards around it, AVX2 and AVX-512).
   if (spec.pass == PassKind::backward_filter && implementation.find("1x1") != std::string_view::npos && strided && e.c % 16 != 0)
     return Verdict::wrong;
-  // oneDNN 2.6.3 adds to y by instructions that need it aligned, which a pixel's channels are not.
+  // oneDNN 2.6.3 adds to y by instructions that need aligned memory, and the channels of a pixel are not aligned.
   if (spec.accumulate && starts_with(implementation, "jit_dw:sse41")) return Verdict::wrong;
-  // 4x4, 512 channels: 15.3 ms, and 8.5 ms by jit:avx512_core. At 6x6 it is the faster one.
+  // 4x4, 512 channels: 15.3 ms, against 8.5 ms by jit:avx512_core. At 6x6 it is the faster one.
   if (starts_with(implementation, "brgconv:") && small) return Verdict::slow;
-  // 8x8, 256 channels: 68.0 ms, and 54.9 ms by gemm. At 2x2, 512 channels: 16.7 ms, and 27.3 ms by gemm.
+  // 8x8, 256 channels: 68.0 ms, against 54.9 ms by gemm. At 2x2, 512 channels: 16.7 ms, against 27.3 ms by gemm.
   if (starts_with(implementation, "jit:sse41") && !small) return Verdict::slow;
   return Verdict::good;
 }
 
-// The first good implementation; only slow ones: the first of them, unless all that follows is oneDNN's reference.
+// The first good implementation; if there are only slow ones: the first of these, unless oneDNN offers only its reference after it.
 // describe(choice, pd) sets x, w, y.
 template <class Primitive, class Describe>
 std::optional<Choice> first_of(const KernelSpec& spec, vendor::Described<Primitive> described, const Desc& channels_last,
@@ -80,7 +82,7 @@ std::optional<Choice> first_of(const KernelSpec& spec, vendor::Described<Primiti
   return slow;
 }
 
-// hint: the forward pass of a gradient's.
+// hint: for a gradient, the descriptor of the forward pass.
 std::optional<Choice> choose(const KernelSpec& spec, const Vendor& vendor, const vendor::ConvolutionDescs& descs,
                              const vendor::ConvolutionDescs& hint, const Desc& channels_last) {
   try {
@@ -112,19 +114,20 @@ std::optional<Choice> choose(const KernelSpec& spec, const Vendor& vendor, const
   return std::nullopt;
 }
 
-// Whether jit code in formats of oneDNN's own choice would be faster than `given`.
+// Whether jit code in formats of oneDNN's choice would be faster than `given`.
 bool may_gain_by_staging(const KernelSpec& spec, Simd simd, const Choice& given) {
   const bool forward = spec.pass == PassKind::forward;
   if (speed_of(given.implementation) == Speed::gemm && (forward || simd != Simd::sse41)) return true;
   if (spec.x_format != Format::channels_last) return false;
-  // channels_last, 512 channels: SSE4.1 2x2 forward 16.7 ms, and 8.6 in blocks; AVX-512 4x4 backward_data 9.9 ms, and 7.6.
+  // channels_last, 512 channels: SSE4.1 2x2 forward 16.7 ms, against 8.6 in blocked formats; AVX-512 4x4 backward_data 9.9 ms,
+  // against 7.6.
   if (simd == Simd::sse41) return forward && !starts_with(given.implementation, "jit_1x1:");
   if (simd == Simd::avx2) return spec.pass == PassKind::backward_filter;
   const Index outputs = spec.roles.p * spec.roles.q;
   return simd == Simd::avx512 && spec.pass == PassKind::backward_data && outputs > 4 && outputs <= 16;
 }
 
-// Flops per staged byte.
+// Least flops per staged byte for which staging gains.
 double worth_staging(const KernelSpec& spec, Simd simd, const Choice& given, const Choice& staged) {
   const bool filter = simd == Simd::avx2 && spec.pass == PassKind::backward_filter && spec.x_format == Format::channels_last;
   if (speed_of(staged.implementation) == Speed::gemm)
@@ -182,7 +185,7 @@ Choice choose_convolution(const KernelSpec& spec, const Vendor& vendor, const Di
     if (of.pass == PassKind::forward && of.bias) descs.b = desc_of_bias(of);
     return descs;
   };
-  KernelSpec same = spec;  // of a gradient's forward pass: no operand is its result
+  KernelSpec same = spec;  // for the forward pass of a gradient: none of its operands is a result
   same.result = same.dtype;
   const auto choose_by = [&](Tag x_tag, Tag y_tag) {
     return choose(spec, vendor, descs_of(spec, x_tag, y_tag), descs_of(same, x_tag, y_tag), channels_last);
@@ -191,7 +194,7 @@ Choice choose_convolution(const KernelSpec& spec, const Vendor& vendor, const Di
   auto given = choose_by(tag_of(spec.x_format), tag_of(spec.y_format));
   const bool slow = !given || speed_of(given->implementation) == Speed::reference;
   if (!slow && !may_gain_by_staging(spec, simd, *given)) return *given;
-  // oneDNN's own formats; without jit code its gemm is faster in channels_last than in the plain format that it would pick.
+  // oneDNN's formats; without jit code its gemm is faster in channels_last than in the plain format that it would pick.
   const bool any = spec.pass == PassKind::forward || simd != Simd::sse41;
   auto staged = choose_by(any ? Tag::any : Tag::acdb, any ? Tag::any : Tag::acdb);
   if (!given && !staged) throw dnnl::error(dnnl_unimplemented, "no implementation");

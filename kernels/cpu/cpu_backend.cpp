@@ -31,7 +31,7 @@ std::string name_of(dnnl::cpu_isa isa) {
   return name;
 }
 
-// oneDNN's ISA is one per process, fixed by its first primitive. Returns what it will really use.
+// oneDNN has one ISA per process, fixed by its first primitive. Returns the ISA that it will really use.
 dnnl::cpu_isa cap_isa(const std::string& cap) {
   static std::mutex mutex;
   static bool opened = false;
@@ -74,7 +74,7 @@ class CpuBackend final : public Backend {
     const dnnl::cpu_isa isa = cap_isa(device.isa);
     isa_ = name_of(isa);
     vendor_.loops = &loops_for(isa);
-    // oneDNN has kernels of bf16 for AVX-512 without its instructions too: four times slower than in f32.
+    // oneDNN also has bf16 kernels for AVX-512 without bf16 instructions: four times slower than in f32.
     computes_in_bf16_ = (mask_of(isa) & mask_of(dnnl::cpu_isa::avx512_core_bf16)) == mask_of(dnnl::cpu_isa::avx512_core_bf16);
     vendor_.threads = threads_;
     omp_set_num_threads(threads_);
@@ -93,7 +93,7 @@ class CpuBackend final : public Backend {
         try {
           return kernel(spec);
         } catch (const dnnl::error& error) {
-          if (spec.dtype != DType::bf16) throw;  // of bf16 it lacks some with activations: not all say so in the same way
+          if (spec.dtype != DType::bf16) throw;  // in bf16 it lacks some with activations, which not all report in the same way
         }
       }
       return converted(spec, kernel(in_f32(spec)), conversion_by(*vendor_.loops, threads_));
@@ -108,7 +108,7 @@ class CpuBackend final : public Backend {
   Index memory_bytes() const override { return memory_bytes_; }
 
  private:
-  // Whether there is something to multiply.
+  // Whether the contraction has any products.
   static bool contracts(const KernelSpec& spec) {
     const Roles& e = spec.roles;
     if (spec.op == KernelOp::dense) return std::min({e.g, e.n, e.c, e.f}) > 0;

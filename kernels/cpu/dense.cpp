@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// y[g n f] = epilogue(x[g n c] w[g f c]^T + b[f]) and its gradients as oneDNN matrix products on the operands as they are: its
-// inner product with a layout of its own choice is at most 1.2x faster, and packing the weights costs more than it gains.
+// y[g n f] = epilogue(x[g n c] w[g f c]^T + b[f]) and its gradients as oneDNN matrix products on the operands as they are: oneDNN's
+// inner product with a layout of its choice is at most 1.2x faster, and packing the weights for it costs more than it gains.
 #include <algorithm>
 
 #include "kernels/cpu/dnnl_kernels.h"
@@ -11,8 +11,8 @@ namespace {
 
 using Desc = dnnl::memory::desc;
 
-// Columns of one product. With more than 2048, whose rows of b are one after the other, oneDNN's products on AVX-512 take up to
-// three times as long (2.6.3; 768 x 3072, 5120 columns; not 4096); with at most 1024 never longer. On AVX2 it makes no difference.
+// Columns of one product. With more than 2048, if the rows of b are contiguous, oneDNN's products on AVX-512 take up to three times
+// as long (2.6.3; 768 x 3072, 5120 columns; not 4096); with at most 1024 never longer. On AVX2 it makes no difference.
 constexpr Index kMostColumns = 1024;
 
 class DenseKernel final : public Kernel {
@@ -35,19 +35,19 @@ class DenseKernel final : public Kernel {
   void run(std::span<void* const> operands, void* workspace) override { sequence_.run(operands, workspace); }
 
  private:
-  // An operand, as KernelSpec numbers them, seen as a matrix: steps to the next row and column, in elements.
+  // An operand, numbered as in KernelSpec, seen as a matrix: steps to the next row and column, in elements.
   struct Matrix {
     int operand;
     Index row_stride, column_stride;
   };
-  // g matrices, each `all` elements after the one before.
+  // g matrices, each `all` elements after the previous one.
   Desc described(dnnl::memory::data_type type, Index rows, Index columns, Index row_stride, Index column_stride, Index all) const {
     using Dims = dnnl::memory::dims;
     if (spec_.roles.g == 1) return Desc({rows, columns}, type, Dims{row_stride, column_stride});
     return Desc({spec_.roles.g, rows, columns}, type, Dims{all, row_stride, column_stride});
   }
 
-  // result[rows columns] = a[rows inner] b[inner columns], all columns of which are of rows of b.
+  // result[rows columns] = a[rows inner] b[inner columns], by parts of the columns if all columns are in rows of b.
   void add_in_parts(const Vendor& vendor, Matrix a, Matrix b, Index rows, Index inner, Index columns) {
     const Index parts = std::max<Index>(1, (columns + kMostColumns - 1) / kMostColumns);
     const Index width = ((columns + parts - 1) / parts + 15) / 16 * 16;  // whole cache lines
@@ -55,7 +55,7 @@ class DenseKernel final : public Kernel {
       add(vendor, a, b, rows, inner, first, std::min(columns - first, width), columns);
   }
 
-  // result[:, first..] = epilogue(a b[:, first..] + bias), so many of `all` columns
+  // result[:, first..] = epilogue(a b[:, first..] + bias), for `columns` of `all` columns
   void add(const Vendor& vendor, Matrix a, Matrix b, Index rows, Index inner, Index first, Index columns, Index all) {
     const bool biased = spec_.pass == PassKind::forward && spec_.bias;
     const Desc left = described(type_, rows, inner, a.row_stride, a.column_stride, rows * inner),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one file that knows how oneDNN 2.x and 3.x differ. Everything else stays inside what both have.
+// The only file that handles differences between oneDNN 2.x and 3.x. All other code uses what both have.
 #pragma once
 #include <motley/kernel_spec.h>
 
@@ -22,9 +22,9 @@ struct ConvolutionDescs {
   Window window{};
 };
 
-// oneDNN 2.6.3's generated code makes relu max(x, 0), so NaN becomes 0 (not in its gemm convolutions). Measured, of a convolution:
-// our own pass over y 2-99 %; linear(-1), clip(-inf, 0), abs, which makes NaN infinite, 1-3 %, of few channels or 1x1 4-12 %, in
-// gemm 100 %.
+// oneDNN 2.6.3's generated code computes relu as max(x, 0), so NaN becomes 0 (not in its gemm convolutions). Measured cost of
+// alternatives, relative to a convolution: a separate pass over y 2-99 %; linear(-1), clip(-inf, 0), abs, which makes NaN infinite,
+// 1-3 %, with few channels or 1x1 4-12 %, in gemm 100 %.
 struct Eltwise {
   Formula formula;
   dnnl::algorithm algorithm;
@@ -46,7 +46,7 @@ inline bool knows(const Formula& epilogue) {
          std::any_of(eltwise().begin(), eltwise().end(), [&](const Eltwise& e) { return e.formula == epilogue; });
 }
 
-// Scratchpad from the caller; what is there is added to where `sum`, the epilogue after that.
+// Scratchpad from the caller; with `sum` the result is added to what y holds, and the epilogue is applied after that.
 inline dnnl::primitive_attr attributes(const Formula& epilogue = {}, bool sum = false) {
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
@@ -64,7 +64,7 @@ inline dnnl::primitive_attr attributes(const Formula& epilogue = {}, bool sum = 
   return attr;
 }
 
-// A primitive descriptor, and what its next_impl() reads: in 2.x the operation's descriptor, and the hint.
+// A primitive descriptor, and what its next_impl() needs: in 2.x the operation's descriptor, and the hint.
 template <class Primitive>
 struct Described {
   std::shared_ptr<const void> operation{}, hint{};
@@ -117,7 +117,7 @@ inline dnnl::matmul::primitive_desc matmul(const dnnl::engine& engine, const dnn
 }
 #endif
 
-// Of a 4-dim descriptor: strides of its (blocked) dims, and the inner blocks, outermost first.
+// Of a 4-dim descriptor: the strides of its (blocked) dims, and the inner blocks, outermost first.
 struct Blocking {
   std::vector<dnnl_dim_t> strides{}, sizes{}, dims{};
 };
@@ -134,7 +134,7 @@ inline Blocking blocking_of(const dnnl::memory::desc& desc) {
 #endif
 }
 
-// ISAs as bit masks: a contains b when (a & b) == b. Empty name: unknown to this version.
+// ISAs as bit masks: a contains b if (a & b) == b. Empty name: an ISA that this version does not know.
 struct IsaName {
   const char* name;
   dnnl::cpu_isa isa;

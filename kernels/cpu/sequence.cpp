@@ -56,7 +56,7 @@ void Sequence::add_work(Place a, Place b, Work work) {
   steps_.push_back(std::move(step));
 }
 
-// The workspace's own alignment is not promised: run() aligns its start.
+// The workspace's alignment is not guaranteed: run() aligns its start.
 std::size_t Sequence::workspace_bytes() const {
   const std::size_t bytes = reserved_ + scratchpad_;
   return bytes == 0 ? 0 : bytes + kAlignment;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a oneDNN kernel does in run(): primitives in order, on memory objects that are made once; run() only sets pointers.
+// What a oneDNN kernel does in run(): primitives in order, on memory objects that are created once; run() only sets pointers.
 #pragma once
 #include <functional>
 #include <span>
@@ -11,7 +11,7 @@ namespace motley::cpu {
 
 class Sequence {
  public:
-  // Where bytes are: an operand of run(), or an offset in the workspace.
+  // Where bytes are stored: in an operand of run(), or at an offset in the workspace.
   struct Place {
     int operand = -1;  // -1: the workspace
     std::size_t offset = 0;
@@ -27,7 +27,7 @@ class Sequence {
   Place reserve(std::size_t bytes);  // in the workspace, 64-byte aligned
   void add(const dnnl::primitive& primitive, const dnnl::memory::desc& scratchpad, const std::vector<Argument>& arguments);
   void add_reorder(const dnnl::memory::desc& from, Place from_place, const dnnl::memory::desc& to, Place to_place);
-  void add_work(Place a, Place b, Work work);  // our own, on the bytes at two places
+  void add_work(Place a, Place b, Work work);  // our own code, on the bytes at two places
   std::size_t workspace_bytes() const;
   void run(std::span<void* const> operands, void* workspace);  // DeviceError
 
@@ -40,7 +40,7 @@ class Sequence {
     dnnl::primitive primitive{};
     std::vector<dnnl_exec_arg_t> arguments{};
     std::vector<Memory> memories{};
-    Work work{};  // instead of a primitive
+    Work work{};  // used instead of a primitive
     Place a{}, b{};
   };
   dnnl::engine engine_;

@@ -12,7 +12,7 @@ namespace {
 
 enum : dnnl_dim_t { kO = 0, kI = 1 };
 
-// o and i in blocks, which are in the order (o i), (i o) or (o) inside; 1: not blocked.
+// o and i may be blocked, with (o i), (i o) or (o) as the order inside a block; 1: not blocked.
 struct Layout {
   Index block_o = 1, block_i = 1;
   bool o_innermost = false;
@@ -37,7 +37,7 @@ struct PackPlan {
   Index units = 0;
 };
 
-// Empty: not one of the layouts that the loops know (o innermost, in blocks; or i innermost and w channels-last).
+// Empty: not one of the layouts that our loops support (o innermost, in blocks; or i innermost and w channels-last).
 std::optional<PackPlan> plan_packing(const KernelSpec& spec, const dnnl::memory::desc& packed) {
   const Roles& e = spec.roles;
   const vendor::Blocking blocking = vendor::blocking_of(packed);
@@ -53,7 +53,7 @@ std::optional<PackPlan> plan_packing(const KernelSpec& spec, const dnnl::memory:
   loop.block = layout->block_o;
   loop.block_stride = blocking.strides[kO];
   loop.run = layout->o_innermost ? 1 : layout->block_i;
-  // The filters' blocks must be the outermost: their padding is then theirs alone.
+  // The filters' blocks must be outermost: then only they have padding.
   const Index blocks = (e.f + loop.block - 1) / loop.block;
   if (static_cast<Index>(packed.get_size() / sizeof(float)) != blocks * loop.block_stride) return std::nullopt;
   if (loop.block_stride > std::numeric_limits<std::int32_t>::max()) return std::nullopt;

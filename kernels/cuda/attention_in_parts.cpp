@@ -18,12 +18,12 @@ namespace {
 constexpr std::size_t kAlignment = 256;
 
 struct At {
-  int operand = 0;  // of the whole; below 0: -1 - which buffer of the workspace
+  int operand = 0;  // of the whole attention; negative: buffer -1 - operand of the workspace
   Index element = 0;
 };
 constexpr At kScores{-1}, kSlopes{-2}, kMost{-3}, kSum{-4}, kMore{-5};
 
-// What a score (operand 0) counts as; mask: which operand, 0: there is none.
+// The value that a score (operand 0) counts as; mask: number of its operand, 0: there is none.
 Value counted(const KernelSpec& spec, int mask) {
   Value out = operand(0) * spec.scale;
   if (mask > 0) out = select(0.0 < operand(mask), out, -kNoKey);
@@ -36,7 +36,7 @@ class AttentionInParts final : public Kernel {
     const Roles& e = spec.roles;
     const Index of_head = std::max<Index>(1, e.n * e.f);
     heads_ = std::clamp<Index>(scores / of_head, 1, std::max<Index>(1, e.g));
-    if (spec.share > 0)  // of whole rows of the mask, or of one
+    if (spec.share > 0)  // whole rows of the mask, or parts of a single one
       heads_ = heads_ >= spec.share ? heads_ / spec.share * spec.share : divisor_within(spec.share, heads_);
     queries_ = std::clamp<Index>(scores / std::max<Index>(1, heads_ * e.f), 1, std::max<Index>(1, e.n));
     if (queries_ >= 4 && queries_ < e.n) queries_ -= queries_ % 4;
@@ -94,7 +94,7 @@ class AttentionInParts final : public Kernel {
     buffers_.push_back(bytes_);
     bytes_ += (static_cast<std::size_t>(elements) * bytes_of(spec_.dtype) + kAlignment - 1) / kAlignment * kAlignment;
   }
-  // Queries or keys of an operand with the size of a head; 0: it has none.
+  // Number of queries or keys of an operand that has the size of a head; 0: it has none.
   Index rows_of(int operand) const {
     const Roles& e = spec_.roles;
     const int reads = (spec_.pass == PassKind::forward ? 3 : 6) + (spec_.share > 0 ? 1 : 0);
@@ -104,7 +104,7 @@ class AttentionInParts final : public Kernel {
     if (spec_.pass == PassKind::forward) return (made & kMakesOutput) != 0 ? e.n : 0;
     return (made & kMakesQuery) != 0 ? e.n : e.f;
   }
-  // Heads that are side by side are copied one after the other.
+  // Heads that are stored side by side are first copied one after the other.
   void place(int operand, Index rows) {
     whole_.push_back({operand, 0});
     if (spec_.roles.g * rows * spec_.roles.c == 0 || spec_.heads == 1) return;
@@ -137,7 +137,7 @@ class AttentionInParts final : public Kernel {
     specs_.push_back(spec);
     kernels_.push_back(make_(spec, aligned_));
   }
-  // x[n c], w[f c], y[n f] of each head, in the order of the pass.
+  // The product of x[n c], w[f c], y[n f] for each head, in the order of the pass.
   void product(PassKind pass, const Part& p, At a, At b, At c) {
     KernelSpec spec;
     spec.op = KernelOp::dense;
@@ -147,7 +147,7 @@ class AttentionInParts final : public Kernel {
     call(spec, {a, b, c});
   }
   enum class Over : std::uint8_t { scores, rows, mask };
-  // A map over [rows of the mask, heads of one, queries, keys].
+  // A map over [rows of the mask, heads per row, queries, keys].
   KernelSpec map(const Part& p, Formula formula, const std::vector<Over>& operands) const {
     const Index f = spec_.roles.f, group = spec_.share == 0 ? p.heads : std::min(p.heads, spec_.share);
     KernelSpec spec;
@@ -165,13 +165,13 @@ class AttentionInParts final : public Kernel {
     if (reads_position(spec.formula, -1)) spec.origin = {0, 0, spec_.origin[0] + p.i, spec_.origin[1]};
     return spec;
   }
-  // The same over rows alone.
+  // The same over rows only.
   static KernelSpec of_rows(KernelSpec spec) {
     spec.extents.pop_back();
     for (MapOperand& o : spec.operands) o.strides.pop_back();
     return spec;
   }
-  // Of scores, these and the mask, if there is one, as operands 0, 1.., and last.
+  // A map of the scores, these operands and the mask (if there is one) as operands 0, 1.., and last.
   template <class Formulated>
   void masked(const Part& p, Combine combine, Formulated&& formulated, std::vector<Over> over, std::vector<At> at, Over result_over,
               At result) {
@@ -241,15 +241,15 @@ class AttentionInParts final : public Kernel {
 
   const KernelSpec spec_;
   MakePart make_;
-  Index heads_ = 1, queries_ = 1;  // at a time; queries: less than all only where it is one head
+  Index heads_ = 1, queries_ = 1;  // processed at a time; queries: less than all only with a single head
   bool aligned_ = true;
-  std::vector<std::size_t> buffers_{};  // where they begin in the workspace
+  std::vector<std::size_t> buffers_{};  // offsets in the workspace
   std::vector<At> whole_{};             // where all of each operand is read and written
   std::size_t bytes_ = 0, workspace_ = 0;
   std::vector<KernelSpec> specs_{};
   std::vector<std::unique_ptr<Kernel>> kernels_{};
   std::vector<Call> calls_{};
-  std::vector<void*> places_{};  // of one call's operands
+  std::vector<void*> places_{};  // addresses of one call's operands
 };
 
 }  // namespace

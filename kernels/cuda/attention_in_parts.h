@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention as products and maps, of as many heads, or queries of one head, at a time as their scores fit a bounded workspace.
-// Knows no device: the caller says how the parts are computed.
+// Attention as products and maps, for as many heads, or queries of one head, at a time as have scores that fit a bounded workspace.
+// Independent of the device: the caller provides the kernels of the parts.
 #pragma once
 #include <motley/backend.h>
 
@@ -9,7 +9,8 @@
 
 namespace motley::cuda {
 
-// The kernel of a dense product or a map. aligned: its operands are aligned to kDeviceAlignment where those of the whole are.
+// Makes the kernel of a dense product or a map. aligned: its operands are aligned to kDeviceAlignment if those of the whole
+// attention are.
 using MakePart = std::function<std::unique_ptr<Kernel>(const KernelSpec& spec, bool aligned)>;
 
 inline constexpr Index kScoresAtOnce = Index{1} << 24;  // 64 MiB of f32: enough work for any GPU

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a vendor's call says, as a DeviceError that names the call. The only three places that turn a status into words.
+// Turns the status of a vendor call into a DeviceError that names the call. The only three places that turn a status into words.
 #pragma once
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>

@@ -48,7 +48,7 @@ class CudnnEngine {
   DType dtype_;
   Vendor vendor_;
   ConvolutionPlan plan_;
-  Descriptor pack_{CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR};  // of the addresses last given
+  Descriptor pack_{CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR};  // holds the addresses last given
   std::array<const void*, 5> last_{};
 };
 

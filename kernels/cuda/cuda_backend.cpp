@@ -95,7 +95,7 @@ class CudaBackend final : public Backend {
       if (spec.op == KernelOp::attention)
         attention(spec);
       else
-        dense_implementations(spec, vendor_);  // the host asks cuBLASLt
+        dense_implementations(spec, vendor_);  // a query on the host to cuBLASLt
     } catch (const DeviceError&) {
       return false;
     }
@@ -127,7 +127,7 @@ class CudaBackend final : public Backend {
     return Backend::compile_as(spec, implementation);
   }
   std::string model() const override { return facts_.model; }
-  // All that implementations() follows from beside the spec and the library.
+  // Everything besides the spec and the library that implementations() depends on.
   std::string isa() const override {
     return facts_.isa + (vendor_.tf32 ? " tf32" : "") + (vendor_.deterministic ? "" : " varying") + ", workspace " +
            std::to_string(vendor_.workspace_bytes >> 20) + " MiB";
@@ -141,7 +141,7 @@ class CudaBackend final : public Backend {
   static bool is_product(const KernelSpec& spec) {
     return spec.op == KernelOp::dense && std::min({spec.roles.g, spec.roles.n, spec.roles.c, spec.roles.f}) > 0;
   }
-  // Factors of bf16 keep all their bits in TF32, so their products may always be made on tensor cores.
+  // TF32 keeps all bits of bf16 factors, so their products may always use tensor cores.
   static bool is_converted(const KernelSpec& spec) { return spec.dtype == DType::bf16 && spec.op != KernelOp::map; }
   static KernelSpec without_bf16(const KernelSpec& spec) { return is_converted(spec) ? in_f32(spec) : spec; }
   Vendor vendor_of(const KernelSpec& spec) const {

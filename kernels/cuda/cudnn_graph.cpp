@@ -80,7 +80,7 @@ class Operations {
         .set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, {spec.stride[0], spec.stride[1]})
         .set(CUDNN_ATTR_CONVOLUTION_DILATIONS, {spec.dilation[0], spec.dilation[1]})
         .finish();
-    const Dims y{e.n, e.g * e.f, e.p, e.q};  // cuDNN takes x's channels over w's as the number of groups
+    const Dims y{e.n, e.g * e.f, e.p, e.q};  // for cuDNN the number of groups is x's channels divided by w's
     const std::int64_t x_at = add(kX, {e.n, e.g * e.c, reach.h, reach.w}), w_at = add(kW, {e.g * e.f, e.c, e.r, e.s});
     if (spec.pass != PassKind::forward) {
       backward(spec.pass, x_at, w_at, add(kY, y));
@@ -190,7 +190,7 @@ std::vector<Descriptor> configurations(const Descriptor& graph, const Target& ta
   if (target.described != nullptr)
     heuristics.set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &target.described);
   std::vector<Descriptor> out;
-  if (cudnnBackendFinalize(heuristics.raw()) != CUDNN_STATUS_SUCCESS) return out;  // it has nothing for such a graph
+  if (cudnnBackendFinalize(heuristics.raw()) != CUDNN_STATUS_SUCCESS) return out;  // it has no engine for such a graph
   std::int64_t count = 0;
   MOTLEY_CUDA(
       cudnnBackendGetAttribute(heuristics.raw(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &count, nullptr));
@@ -202,7 +202,7 @@ std::vector<Descriptor> configurations(const Descriptor& graph, const Target& ta
   return out;
 }
 
-// "cudnn:eng12_k2=7": number and knobs. Empty where its results may vary or lose bits.
+// "cudnn:eng12_k2=7": number and knobs. Empty if its results may vary or lose bits.
 std::string fitting_engine(const Descriptor& configuration, DType dtype, const PlanOptions& options) {
   Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   cudnnBackendDescriptor_t raw = engine.raw();
@@ -212,7 +212,7 @@ std::string fitting_engine(const Descriptor& configuration, DType dtype, const P
   std::array<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT> notes{};
   MOTLEY_CUDA(cudnnBackendGetAttribute(engine.raw(), CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
                                        static_cast<std::int64_t>(notes.size()), &count, notes.data()));
-  count = std::min(count, static_cast<std::int64_t>(notes.size()));  // a newer library knows more notes
+  count = std::min(count, static_cast<std::int64_t>(notes.size()));  // a newer library may have further notes
   for (std::int64_t i = 0; i < count; i++) switch (notes[static_cast<std::size_t>(i)]) {
       case CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP: break;
       case CUDNN_NUMERICAL_NOTE_TENSOR_CORE:
@@ -229,7 +229,7 @@ std::string fitting_engine(const Descriptor& configuration, DType dtype, const P
   return "cudnn:eng" + std::to_string(number(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX)) + knobs_of(configuration);
 }
 
-// Adds what fits and can be built, `options.most` at most; `epilogue`: what the graph does besides, in its names.
+// Adds plans that fit and can be built, at most `options.most`; `epilogue`: what the graph also does, as a suffix of the names.
 void add_plans(const std::shared_ptr<const Operations>& operations, const std::string& epilogue, DType dtype, const Target& target,
                const PlanOptions& options, std::vector<ConvolutionPlan>& out) {
   struct MadeFrom {
@@ -252,7 +252,7 @@ void add_plans(const std::shared_ptr<const Operations>& operations, const std::s
         made.plan.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &target.described);
       if (target.handle != nullptr) made.plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &target.handle);
       made.plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
-      if (cudnnBackendFinalize(made.plan.raw()) != CUDNN_STATUS_SUCCESS) continue;  // cuDNN's way to say that this one cannot do it
+      if (cudnnBackendFinalize(made.plan.raw()) != CUDNN_STATUS_SUCCESS) continue;  // so cuDNN says that this engine cannot do it
       made.workspace_bytes = number(made.plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
       if (made.workspace_bytes > options.most_workspace_bytes) continue;
       made.engine = std::move(engine);

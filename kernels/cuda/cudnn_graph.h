@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A convolution as cuDNN is asked for it: channels-last operands, no negative padding. Also asked about devices that are only
-// described (JSON), so that a machine without a GPU can show what one would do.
+// A convolution as it is requested from cuDNN: channels-last operands, no negative padding. Also for devices that are only
+// described (JSON), so that a machine without a GPU can show what a GPU would do.
 #pragma once
 #include <cudnn.h>
 #include <motley/kernel_spec.h>
@@ -35,7 +35,7 @@ class Descriptor {
   cudnnBackendDescriptor_t raw_ = nullptr;
 };
 
-// For which device: a handle, or a description.
+// The device: a handle, or a description.
 struct Target {
   cudnnHandle_t handle = nullptr;
   cudnnBackendDescriptor_t described = nullptr;
@@ -46,23 +46,23 @@ enum Operand : std::int64_t { kX = 1, kW = 2, kB = 3, kY = 4, kInside = 5 };
 
 // One engine with its knobs, ready to run.
 struct ConvolutionPlan {
-  std::shared_ptr<const void> made_from{};  // the graph and the configuration, as long as the plan
+  std::shared_ptr<const void> made_from{};  // the graph and the configuration, kept alive with the plan
   Descriptor plan{CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR};
   std::int64_t workspace_bytes = 0;
-  std::string engine{};  // "cudnn:eng12_k2=7", with " inside" where bias and epilogue are fused into it, " onto" where it adds to y
-  bool bias = false, epilogue = false, sum = false;  // done inside
+  std::string engine{};  // "cudnn:eng12_k2=7", with " inside" if bias and epilogue are fused into it, " onto" if it adds to y
+  bool bias = false, epilogue = false, sum = false;  // done by the engine
 };
 struct PlanOptions {
   bool tf32 = false, deterministic = true;
   std::int64_t most_workspace_bytes = std::numeric_limits<std::int64_t>::max();
-  std::size_t most = 4;  // with an epilogue inside, and as many without
-  std::string only{};    // the one of this name
+  std::size_t most = 4;  // with a fused epilogue, and as many without
+  std::string only{};    // only the engine of this name
 };
-// The most workspace that a kernel may take on a device of so much memory: a sixteenth, rounded down to a power of two, so that two
-// cards of one model agree although the driver keeps a little more on one of them.
+// The most workspace that a kernel may use on a device with so much memory: a sixteenth, rounded down to a power of two, so that
+// two cards of one model agree although the driver keeps a little more on one of them.
 std::int64_t workspace_limit(std::int64_t device_bytes);
-// In cuDNN's own order, the engines that keep f32 whole (without tf32: no tensor cores, no conversion, no transform); first those
-// that take in bias and relu, or add to a channels-last y, where that is asked for. Empty: cuDNN has none.
+// In cuDNN's order, the engines that keep full f32 precision (without tf32: no tensor cores, no conversion, no transform); first
+// those that fuse bias and relu, or add to a channels-last y, if the spec requires that. Empty: cuDNN has none.
 std::vector<ConvolutionPlan> plan_convolution(const KernelSpec& spec, const Target& target, const PlanOptions& options = {});
 
 }  // namespace motley::cuda

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// y[g n f] = epilogue(x[g n c] w[g f c]^T + b[f]) and its gradients through cuBLASLt, a batch of g at equal distances. A
-// row-major matrix is its transpose to cuBLASLt, which counts by columns: every product is asked for as its transpose.
+// y[g n f] = epilogue(x[g n c] w[g f c]^T + b[f]) and its gradients through cuBLASLt, a batch of g at equal distances. cuBLASLt is
+// column-major and sees a row-major matrix as its transpose: every product is requested as its transpose.
 #include <algorithm>
 
 #include "kernels/cuda/check.h"
@@ -11,16 +11,17 @@ namespace motley::cuda {
 namespace {
 
 constexpr int kMost = 4;                                   // algorithms to choose from
-constexpr std::size_t kWorkspace = std::size_t{32} << 20;  // what cuBLAS advises for Hopper; elsewhere less is used
+constexpr std::size_t kWorkspace = std::size_t{32} << 20;  // as advised by cuBLAS for Hopper; elsewhere less is used
 
-// Column-major c[m n] = op(a) op(b), k summed over.
+// Column-major c[m n] = op(a) op(b), summed over k.
 struct Product {
   Index m = 0, n = 0, k = 0;
   bool a_transposed = false, b_transposed = false;
-  std::size_t a = 0, b = 0;  // which operands
+  std::size_t a = 0, b = 0;  // operand numbers
 };
 
-// Row-major y[n f]: as y^T[f n] = w x^T, where w[f c] is as its transpose [c f]. dx^T[c n] = w^T dy^T; dw^T[c f] = x^T dy.
+// Row-major y[n f] is computed as y^T[f n] = w x^T, where w[f c] is seen as its transpose [c f]. dx^T[c n] = w^T dy^T; dw^T[c f] =
+// x^T dy.
 Product product_of(const KernelSpec& spec) {
   const Roles& e = spec.roles;
   switch (spec.pass) {
@@ -31,7 +32,7 @@ Product product_of(const KernelSpec& spec) {
   return {};
 }
 
-// Number, tile, stages, parts of the sum, their way to the result, order of the tiles, the algorithm's own options.
+// Algorithm number, tile, stages, parts of the sum and how they are reduced, order of the tiles, the algorithm's options.
 std::string name_of(const cublasLtMatmulAlgo_t& algorithm) {
   std::string name = "cublasLt:";
   for (const auto& [letter, which] : {std::pair{'a', CUBLASLT_ALGO_CONFIG_ID},
@@ -157,7 +158,7 @@ class DenseKernel final : public Kernel {
   Slice y_;
   cublasLtMatmulDesc_t operation_ = nullptr;
   cublasLtMatrixLayout_t a_ = nullptr, b_ = nullptr, c_ = nullptr;
-  std::vector<cublasLtMatmulHeuristicResult_t> found_{};  // cuBLASLt's own order
+  std::vector<cublasLtMatmulHeuristicResult_t> found_{};  // in cuBLASLt's order
   std::size_t taken_ = 0;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything that one GPU computes. All of it goes into the stream that is named at compilation.
+// All kernels for one GPU. They run in the stream that is given at compilation.
 #pragma once
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
@@ -14,19 +14,19 @@
 
 namespace motley::cuda {
 
-// What kernels are made with.
+// Settings with which kernels are compiled.
 struct Vendor {
   cudaStream_t stream = nullptr;
   cudnnHandle_t cudnn = nullptr;
   cublasLtHandle_t cublas = nullptr;
   bool tf32 = false;                 // f32 products on tensor cores: about 10 bits of mantissa
-  bool deterministic = true;         // no kernel whose sums' order varies
-  std::int64_t workspace_bytes = 0;  // no convolution takes more: cudnn_graph.h's workspace_limit
+  bool deterministic = true;         // no kernel whose order of additions varies
+  std::int64_t workspace_bytes = 0;  // limit for convolutions: cudnn_graph.h's workspace_limit
 };
 
 std::unique_ptr<Kernel> own_kernel(const KernelSpec& spec, cudaStream_t stream);  // own_kernels.cu
 Conversion conversion_on(cudaStream_t stream);
-// implementation: that one, empty: the first that fits. Null: there is none.
+// implementation: the one with this name; empty: the first that fits. Null: there is none.
 std::unique_ptr<Kernel> convolution_kernel(const KernelSpec& spec, const Vendor& vendor, const std::string& implementation);
 std::unique_ptr<Kernel> dense_kernel(const KernelSpec& spec, const Vendor& vendor, const std::string& implementation);
 std::vector<std::string> convolution_implementations(const KernelSpec& spec, const Vendor& vendor);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One position of a map's results, or one part of a reduced one. Host and device, as window_formulas.h.
+// One position of a map's results, or one part of a reduced result. For host and device, as window_formulas.h.
 #pragma once
 #include <motley/kernel_spec.h>
 
@@ -9,12 +9,12 @@
 
 namespace motley::cuda {
 
-constexpr int kMostMapExtents = 10;    // joined
+constexpr int kMostMapExtents = 10;    // after joining
 constexpr int kArgumentOperands = 15;  // of a map's inputs, passed as the kernel's arguments (4 KiB in all)
 constexpr int kMostResults = 5;        // of a map
-constexpr int kTableOperands = 40;     // entries that one launch of MapTable writes, passed in the same way
+constexpr int kTableOperands = 40;     // entries that one launch of MapTable writes, passed as kernel arguments too
 
-// An operand in a table in the workspace: a sum may have any number of them.
+// An operand in a table in the workspace: a sum may have any number of operands.
 struct MapOperandAt {
   const void* data = nullptr;
   Index stride[kMostMapExtents] = {};
@@ -25,18 +25,18 @@ struct MapPlan {
   Combine combine = Combine::set;
   double scale = 1;
   int inputs = 0, results = 1, summands = 1;  // operands
-  int in_table = 0, arguments = 0;            // inputs: the first of the summands in the table, all others arguments
+  int in_table = 0, arguments = 0;            // inputs: the first summands are in the table, all others are arguments
   int extents = 0, kept = 0;                  // the kept extents come first; the reduced ones in index order
   Index size[kMostMapExtents] = {};
   Index stride[kMostMapExtents][kArgumentOperands] = {};
   Index result_stride[kMostMapExtents][kMostResults] = {};
   DType dtype[kArgumentOperands] = {}, result_dtype[kMostResults] = {};
-  std::int8_t position[kMostOperands] = {};  // which of these extents the formula's position runs along; -1: none
-  std::int32_t origin[kMostOperands] = {};   // at that extent's 0
-  Index elements = 0, terms = 0, parts = 1;  // of a result; reduced to one of them; in so many parts
+  std::int8_t position[kMostOperands] = {};  // along which of these extents the formula's position runs; -1: none
+  std::int32_t origin[kMostOperands] = {};   // value at that extent's index 0
+  Index elements = 0, terms = 0, parts = 1;  // of a result; reduced to one element; number of parts of such a reduction
 };
 
-// Bf16's own conversions are the host's alone.
+// Bf16's own conversions can only be called on the host.
 MOTLEY_HD inline double widened(Bf16 value) {
   const std::uint32_t bits = static_cast<std::uint32_t>(value.bits) << 16;
   float out = 0;
@@ -81,7 +81,7 @@ struct Map {
   const void* operand[kArgumentOperands];
   const MapOperandAt* table;  // [in_table]
   void* result[kMostResults];
-  double* partial;  // [results][parts][elements], where parts > 1
+  double* partial;  // [results][parts][elements], if parts > 1
 
   struct Position {
     Index offset[kArgumentOperands] = {};
@@ -127,12 +127,12 @@ struct Map {
   }
   MOTLEY_HD double combined(double total, double value) const {
     if (p.combine == Combine::add) return total + value;
-    if (p.combine == Combine::max) return value > total || value != value ? value : total;  // a NaN stays
+    if (p.combine == Combine::max) return value > total || value != value ? value : total;  // a NaN wins
     return value;
   }
   MOTLEY_HD double none() const { return p.combine == Combine::max ? -HUGE_VAL : 0; }
 
-  // i: of parts * elements; a part of the terms in index order.
+  // i: below parts * elements; adds a part of the reduced values in index order.
   MOTLEY_HD void operator()(Index i) const {
     const Index part = i / p.elements, element = i % p.elements;
     const Index begin = p.terms * part / p.parts, end = p.terms * (part + 1) / p.parts;
@@ -140,7 +140,7 @@ struct Map {
     Registers<Real> registers;
     place(here, 0, p.kept, element);
     if (begin < end) place(here, p.kept, p.extents, begin);
-    double totals[kMostResults];  // in registers: every index is known where this is compiled
+    double totals[kMostResults];  // in registers: every index is a compile-time constant
     for (int k = 0; k < kMostResults; k++) totals[k] = none();
     for (Index t = begin; t < end; t++) {
       compute(registers, here);
@@ -158,7 +158,7 @@ struct Map {
   }
 };
 
-// The parts of one element, in order.
+// Combines the parts of one element, in order.
 template <class Real>
 struct MapParts {
   Map<Real> map;
@@ -174,7 +174,7 @@ struct MapParts {
   }
 };
 
-// Writes up to kTableOperands entries of Map::table: in the same queue, so before the map reads them.
+// Writes up to kTableOperands entries of Map::table: in the same queue, hence before the map reads them.
 struct MapTable {
   MapOperandAt entries[kTableOperands];
   MapOperandAt* to;

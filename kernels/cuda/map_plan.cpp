@@ -28,7 +28,7 @@ Extents joined_extents(const KernelSpec& spec) {
   Extents out;
   for (MapExtent& extent : extents_of(spec))
     if (extent.size != 1) (extent.result() != 0 ? out.kept : out.reduced).push_back(std::move(extent));
-  // Neighbouring threads write neighbouring elements.
+  // So that neighbouring threads write neighbouring elements.
   std::stable_sort(out.kept.begin(), out.kept.end(),
                    [](const MapExtent& a, const MapExtent& b) { return std::abs(a.result()) > std::abs(b.result()); });
   join(out.kept);
@@ -36,7 +36,7 @@ Extents joined_extents(const KernelSpec& spec) {
   return out;
 }
 
-// "" or what a kernel's arguments do not hold.
+// "", or what exceeds a kernel's arguments.
 std::string excess_of(const KernelSpec& spec, const Extents& extents) {
   const std::size_t inputs = input_count(spec), results = result_count(spec), most = kArgumentOperands,
                     in_table = inputs - std::min(inputs, most);
@@ -91,7 +91,7 @@ PlannedMap plan_map(const KernelSpec& spec) {
       std::copy_n(extent.strides.begin() + plan.inputs, plan.results, plan.result_stride[d]);
       if (extent.position >= 0) plan.position[extent.position] = static_cast<std::int8_t>(d);
     }
-  // Few results of many terms: parts enough to fill a device, of no fewer terms than a thread is worth.
+  // Few results with many values to reduce: enough parts to fill a device, each with enough work for a thread.
   constexpr Index kThreads = 65536, kLeastTerms = 32, kMostParts = 1024;
   if (plan.elements > 0)
     plan.parts = std::clamp(std::min(plan.terms / kLeastTerms, kThreads / plan.elements), Index{1}, kMostParts);

@@ -9,12 +9,11 @@ namespace motley::cuda {
 struct PlannedMap {
   MapPlan plan{};
   PlainFormula formula{};
-  std::vector<MapOperandAt> more{};  // the first summands where not all inputs are arguments: strides; data is set at each run
+  std::vector<MapOperandAt> more{};  // the first summands, if not all inputs can be arguments: strides; data is set at each run
 };
 
 bool supports_map(const KernelSpec& spec);
-// DeviceError, where it is not supported: more extents, operands or results than a kernel's arguments hold. InternalError: a broken
-// spec.
+// DeviceError, if not supported: more extents, operands or results than a kernel's arguments hold. InternalError: an invalid spec.
 PlannedMap plan_map(const KernelSpec& spec);
 
 }  // namespace motley::cuda

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels made of the formulas. Launch runs a formula for every index 0..n-1: on the device (own_kernels.cu), or in a plain loop
-// where the law is held on the host (tests/support/host_launch.h).
+// Kernels built from the formulas. Launch runs a formula for every index 0..n-1: on the device (own_kernels.cu), or in a plain loop
+// where kernels are checked on the host (tests/support/host_launch.h).
 #pragma once
 #include <motley/backend.h>
 #include <motley/error.h>
@@ -70,13 +70,13 @@ class WindowKernel final : public Kernel {
   }
 
  private:
-  // Of a batch of products each is one launch.
+  // For a batch of products each product is one launch.
   static KernelSpec one_product(KernelSpec spec) {
     if (spec.op == KernelOp::dense) spec.roles.g = 1;
     return spec;
   }
   void run(std::span<void* const> operands, Index product) const {
-    const auto slices = [&]() -> std::array<Index, 3> {  // elements of the operands of one product
+    const auto slices = [&]() -> std::array<Index, 3> {  // number of elements of each operand of one product
       switch (spec_.pass) {
         case PassKind::forward: return {g_.x.elements, g_.w.elements, g_.y.elements};
         case PassKind::backward_data: return {g_.y.elements, g_.w.elements, g_.x.elements};
@@ -133,10 +133,10 @@ class MapKernel final : public Kernel {
   std::size_t partial_bytes() const {
     return plan_.parts == 1 ? 0 : static_cast<std::size_t>(plan_.results * plan_.parts * plan_.elements) * sizeof(double);
   }
-  // The kernel's operand that is argument k: the last of the inputs, so that all but summands are among them.
+  // The kernel operand that is argument k: arguments are the last inputs, so that all inputs but summands are among them.
   std::size_t at(int k) const { return more_.size() + static_cast<std::size_t>(k); }
-  // The table of the operands that are no arguments: the first summands. The workspace is every kernel's: written again at each
-  // run.
+  // Writes the table of the operands that are not arguments: the first summands. All kernels share the workspace, so it is written
+  // at each run.
   void write(std::span<void* const> operands, MapOperandAt* table) const {
     for (std::size_t first = 0; first < more_.size(); first += kTableOperands) {
       MapTable part{{}, table + first};
@@ -168,7 +168,7 @@ Conversion conversion_by(Launch launch) {
 inline bool supports_own_kernel(const KernelSpec& spec) {
   return spec.op == KernelOp::map ? supports_map(spec) : spec.dtype != DType::i32;
 }
-// DeviceError, where it is not supported: a map of more extents or operands than a kernel's arguments hold.
+// DeviceError, if not supported: a map with more extents or operands than a kernel's arguments hold.
 template <class Launch>
 std::unique_ptr<Kernel> make_own_kernel(const KernelSpec& spec, Launch launch) {
   if (spec.op == KernelOp::map) {

@@ -47,7 +47,7 @@ Queues::~Queues() {
 DeviceMemory::Block Queues::allocate(std::size_t bytes) {
   void* made = nullptr;
   if (const cudaError_t status = cudaMalloc(&made, bytes); status != cudaSuccess) {
-    static_cast<void>(cudaGetLastError());  // it is reported here, and not again by the next call
+    static_cast<void>(cudaGetLastError());  // clears the error, which is reported here and not again by the next call
     checked(status, ("cudaMalloc of " + std::to_string(bytes) + " bytes").c_str());
   }
   Block block(static_cast<std::byte*>(made), [](std::byte* p) { cudaFree(p); });

@@ -10,7 +10,7 @@ namespace motley::cuda {
 
 class Queues final : public DeviceMemory {
  public:
-  explicit Queues(int index);  // the GPU, this thread's from now on. DeviceError
+  explicit Queues(int index);  // selects the GPU for this thread from now on. DeviceError
   ~Queues() override;
   Queues(const Queues&) = delete;
   Queues& operator=(const Queues&) = delete;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A convolution by an engine that takes channels-last operands and no negative padding: what is given otherwise is moved into the
-// workspace first, the result is moved back. The engine is cuDNN's (convolution.cpp), or the reference where the law is held on the
-// host.
+// A convolution by an engine that takes channels-last operands and no negative padding: other operands are first moved into the
+// workspace, and the result is moved back. The engine is cuDNN's (convolution.cpp), or the reference where kernels are checked on
+// the host.
 #pragma once
 #include "kernels/cuda/own_kernels.h"
 #include "kernels/cuda/reach.h"
@@ -14,9 +14,9 @@ inline bool has_same_layout(const Slice& a, const Slice& b) {
   return true;
 }
 
-// Engine: name(), scratch_bytes(), takes_bias(), takes_epilogue(), takes_sum() - done inside execute(data, bias, scratch), data
-// being x w y; a sum only where y is as the engine takes it -, and move(options, from, to), finish(options, bias, sum, y) for what
-// is left.
+// Engine: name(), scratch_bytes(), takes_bias(), takes_epilogue(), takes_sum() - done inside execute(data, bias, scratch), where
+// data is x w y; a sum only if y is as the engine takes it -, and move(options, from, to), finish(options, bias, sum, y) for the
+// rest.
 template <class Engine>
 class StagedConvolution final : public Kernel {
  public:
@@ -34,7 +34,7 @@ class StagedConvolution final : public Kernel {
   std::string implementation() const override { return engine_.name(); }
 
   void run(std::span<void* const> operands, void* workspace) override {
-    // Where x, w and y stand among the operands.
+    // Positions of x, w and y among the operands.
     const std::size_t x = spec_.pass == PassKind::backward_data ? 2 : 0, w = spec_.pass == PassKind::backward_filter ? 2 : 1;
     const std::size_t y = spec_.pass == PassKind::forward ? operands.size() - 1 : 3 - x - w;
     const std::size_t at[3] = {x, w, y}, result = operands.size() - 1;
@@ -59,11 +59,11 @@ class StagedConvolution final : public Kernel {
   }
 
  private:
-  // An operand as the spec has it, and on its way to the engine.
+  // An operand as in the spec, and as it is given to the engine.
   struct Side {
     MoveOptions there{};
     bool moves = false;
-    std::size_t offset = 0;  // in the workspace, where it moves
+    std::size_t offset = 0;  // in the workspace, if it is moved
   };
   static std::size_t aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 

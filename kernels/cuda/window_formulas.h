@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One element of the result of a convolution, a pool or a move between formats, determined by its place in memory: the body of a
-// kernel on the device and of a plain loop on the host. Sums are f64, rounded once.
+// One element of the result of a convolution, a pool or a move between formats, given its position in memory: the body of a kernel
+// on the device and of a plain loop on the host. Sums are f64, rounded once.
 #pragma once
 #include "kernels/evaluate.h"
 
@@ -19,7 +19,7 @@ struct Slice {
   MOTLEY_HD Index offset(Index a, Index b, Index c, Index d) const {
     return a * strides[0] + b * strides[1] + c * strides[2] + d * strides[3];
   }
-  MOTLEY_HD At locate(Index i) const {  // of the element at place i in memory
+  MOTLEY_HD At locate(Index i) const {  // the indices of the element at position i in memory
     At at{};
     if (channels_last) {
       at.b = i % extents[1];
@@ -42,7 +42,7 @@ struct Slice {
 struct Window {
   Slice x{}, w{}, y{};
   Slice whole{};              // pools: x with its halo (KernelSpec::halo)
-  Index above = 0, left = 0;  // where x begins in it
+  Index above = 0, left = 0;  // position of x in `whole`
   Index r = 0, s = 0;
   Index c = 0, f = 0;  // of one group of a convolution
   Index stride[2] = {1, 1}, dilation[2] = {1, 1}, padding[2] = {0, 0};
@@ -52,7 +52,7 @@ struct Window {
   MOTLEY_HD Index row(Index p, Index r_) const { return p * stride[0] - padding[0] + r_ * dilation[0]; }
   MOTLEY_HD Index col(Index q, Index s_) const { return q * stride[1] - padding[1] + s_ * dilation[1]; }
   MOTLEY_HD bool real(Index h, Index v) const { return h >= 0 && h < x.extents[2] && v >= 0 && v < x.extents[3]; }
-  // The same, or in the halo.
+  // The same, or inside the halo.
   MOTLEY_HD bool known(Index h, Index v) const {
     return h >= -above && h < whole.extents[2] - above && v >= -left && v < whole.extents[3] - left;
   }
@@ -125,8 +125,8 @@ struct ConvolutionBackwardFilter {
   }
 };
 
-// y = epilogue(sum + b), or with accumulate epilogue(y + sum + b): what the vendor's convolution or product leaves undone. The
-// sum is where y does, or elsewhere in another format.
+// y = epilogue(sum + b), or with accumulate epilogue(y + sum + b): the part that the vendor's convolution or product leaves to do.
+// The sum is stored where y is, or elsewhere in another format.
 struct EpilogueOptions {
   Slice from{}, to{};  // sum, y
   PlainFormula epilogue{};
@@ -145,7 +145,7 @@ struct Epilogue {
   }
 };
 
-// to[a b c d] = from[a b c + below d + right] where that is inside, else 0: another format, a crop, or a crop undone.
+// to[a b c d] = from[a b c + below d + right] if that is inside, else 0: another format, a crop, or the inverse of a crop.
 struct MoveOptions {
   Slice from{}, to{};
   Index below = 0, right = 0;
@@ -170,7 +170,7 @@ struct MaxForward {
   T* y;
   MOTLEY_HD void operator()(Index i) const {
     const At at = g.y.locate(i);
-    bool any = false, beyond = false;  // an element of the slice; one of the halo
+    bool any = false, beyond = false;  // any: an element of the slice was seen; beyond: one of the halo
     T best{0};
     for (Index r = 0; r < g.r; r++)
       for (Index s = 0; s < g.s; s++) {
@@ -216,7 +216,7 @@ struct MaxBackward {
   }
 };
 
-// How many elements of a window are real, those in the halo too.
+// Number of real elements of a window, including those in the halo.
 MOTLEY_HD inline Index real_elements(const Window& g, Index p, Index q) {
   Index rows = 0, cols = 0;
   for (Index r = 0; r < g.r; r++) rows += g.known(g.row(p, r), 0) ? 1 : 0;

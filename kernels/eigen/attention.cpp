@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A block of queries against all keys that count for one of them: their scores are a block of the workspace, which fits a cache, so
-// that memory grows with the positions, not with their square.
-//   forward   s = q k^T, softmax, y = s v, each row by its sum
-//   backward  s = q k^T, ds = dy v^T, weights and slopes in their place, dq = ds k, dk += ds^T q, dv += s^T dy
+// Processes a block of queries against all keys that count for one of them: their scores are a block of the workspace, which fits a
+// cache, so that memory grows with the positions, not with their square.
+//   forward   s = q k^T, softmax, y = s v, each row divided by its sum
+//   backward  s = q k^T, ds = dy v^T, both replaced by weights and slopes, dq = ds k, dk += ds^T q, dv += s^T dy
 // Units of work: blocks of queries (forward), heads (backward, where dk and dv are sums over the queries).
 #include "kernels/eigen/attention.h"
 
@@ -20,10 +20,10 @@ namespace motley::eigen {
 
 namespace {
 
-constexpr Index kQueries = 64;  // of a block: packing the keys for each costs 1/64 of its products, but by slower instructions
+constexpr Index kQueries = 64;  // of a block: packing the keys for each costs 1/64 of its products, but slower instructions
 constexpr Index kLine = 16;     // elements: a matrix begins on a cache line
 constexpr std::size_t kAlignment = 64;
-constexpr double kWorthAThread = 4e5;  // flops, as of a contraction
+constexpr double kWorthAThread = 4e5;  // least flops for another thread, as for a contraction
 
 Index lined(Index elements) {
   return (elements + kLine - 1) / kLine * kLine;
@@ -38,7 +38,7 @@ Matrix<T> transposed(const Matrix<T>& m) {
   return {m.data, m.cols, m.rows, m.col_stride, m.row_stride};
 }
 
-// The softmax between the products, as Loops has it.
+// The softmax between the products, as in Loops.
 template <class T>
 struct RowLoops {
   void (*rows)(const cpu::AttentionRows<T>& block, T* scores, T* lse, T* factors);
@@ -121,7 +121,7 @@ class Attention final : public Kernel {
   }
 
  private:
-  // A block of queries of head g, and the keys that count for it.
+  // A block of queries of head g, and the keys that count for some of them.
   struct Block {
     Index first, queries;
     cpu::AttentionRows<T> rows;
@@ -138,7 +138,7 @@ class Attention final : public Kernel {
     return b;
   }
   static T* operand(std::span<void* const> operands, std::size_t i) { return static_cast<T*>(operands[i]); }
-  // Of a head: [queries c] of a block, [keys c] of those that count for it.
+  // Operands of a head: [queries c] of a block, [keys c] of those that count for it.
   Matrix<T> queries(T* data, Index g, const Block& b) const {
     const Index step = head_step(spec_);
     return {data + head_begin(spec_, g, spec_.roles.n) + b.first * step, b.queries, spec_.roles.c, step, 1};
@@ -204,8 +204,8 @@ class Attention final : public Kernel {
   const int threads_;
   const bool forward_;
   Index queries_ = 1, blocks_ = 0, units_ = 0;  // queries of a block, blocks of a head
-  Blocks scores_{}, by_query_{}, by_key_{};     // of the products that make these
-  Index block_ = 0, packed_ = 0, part_ = 0;     // elements: of a block of scores; where the packed ones begin; of a thread's memory
+  Blocks scores_{}, by_query_{}, by_key_{};     // of the products that compute these
+  Index block_ = 0, packed_ = 0, part_ = 0;     // elements: of a block of scores; start of the packed ones; of a thread's memory
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A convolution's x as a matrix: one row per tap of the window, one column per pixel of y, a block of pixels at a time. Taps and
-// pixels are in x's own order, so that what is next to each other in x is next to each other here:
+// pixels are in x's order, so that neighbours in x are neighbours in the matrix:
 //   plain          taps c r s, each row of the matrix contiguous
 //   channels_last  taps r s c, each column of the matrix contiguous
 #pragma once
@@ -14,7 +14,7 @@
 
 namespace motley::eigen {
 
-// Pixels of y: rows p..p+rows-1 of samples n..n+samples-1; more than one sample has all of its rows.
+// Pixels of y: rows p..p+rows-1 of samples n..n+samples-1; if there is more than one sample, all rows of each.
 struct Block {
   Index n = 0, samples = 0, p = 0, rows = 0;
 };
@@ -26,7 +26,7 @@ class Columns {
     const std::vector<Index> strides = strides_of(spec.x_format, {e.n, e.c, e.h, e.w});
     std::copy(strides.begin(), strides.end(), strides_.begin());
   }
-  bool is_last() const { return spec_.x_format == Format::channels_last && spec_.roles.c != 1; }  // of one channel x is plain too
+  bool is_last() const { return spec_.x_format == Format::channels_last && spec_.roles.c != 1; }  // with one channel x is plain too
   Index taps() const { return spec_.roles.c * spec_.roles.r * spec_.roles.s; }
   Index pixels(const Block& block) const { return block.samples * block.rows * spec_.roles.q; }
   template <class T>
@@ -47,7 +47,7 @@ class Columns {
         },
         [&](Index at, Index count) { std::fill_n(columns + at, count, T{0}); });
   }
-  // Each to where read() takes it from.
+  // The inverse of read(): stores each element where read() takes it from.
   template <class T>
   void add(const T* columns, Range taps, const Block& block, T* dx) const {
     for_runs(
@@ -59,7 +59,7 @@ class Columns {
   }
 
  private:
-  // Runs are often of a few elements, not worth a call.
+  // Runs are often of a few elements: a library call would cost more.
   template <class T>
   static void copy(const T* from, T* to, Index count) {
     constexpr Index kLong = 64, kChunk = 4;
@@ -71,11 +71,11 @@ class Columns {
     for (; i + kChunk <= count; i += kChunk) std::memcpy(to + i, from + i, kChunk * sizeof(T));
     for (; i < count; i++) to[i] = from[i];
   }
-  // Of y's pixels in a row: the first whose element of x is at `least` or later, without padding and dilation.
+  // Among y's pixels in a row: the first whose element of x is at `least` or later, without padding and dilation.
   static Index first_at(Index least, Index step) { return least <= 0 ? 0 : (least + step - 1) / step; }
 
-  // Calls run(place in the matrix, place in x, how many, elements of x between two of them) and gap(place in the matrix, how many),
-  // which together are all of these taps and pixels.
+  // Calls run(position in the matrix, position in x, number, elements of x from one to the next) and gap(position in the matrix,
+  // number), which together cover all of these taps and pixels.
   template <class Run, class Gap>
   void for_runs(Range taps, const Block& block, Run&& run, Gap&& gap) const {
     if (taps.size() == 0) return;
@@ -91,7 +91,7 @@ class Columns {
     Index at = 0;
     for (Index tap = taps.begin; tap < taps.end; tap++) {
       const Index s = tap % e.s, r = tap / e.s % e.r, c = tap / (e.s * e.r);
-      const Index w = s * spec_.dilation[1] - spec_.padding[2], h = r * spec_.dilation[0] - spec_.padding[0];  // of pixel 0
+      const Index w = s * spec_.dilation[1] - spec_.padding[2], h = r * spec_.dilation[0] - spec_.padding[0];  // for pixel 0
       const Index first = std::min(e.q, first_at(-w, spec_.stride[1]));
       const Index last = std::clamp(first_at(e.w - w, spec_.stride[1]), first, e.q);
       for (Index n = block.n; n < block.n + block.samples; n++)
@@ -113,7 +113,7 @@ class Columns {
   void runs_of_channels(Range taps, const Block& block, Run&& run, Gap&& gap) const {
     const Roles& e = spec_.roles;
     const Index in_row = e.s * e.c;                                                        // taps of one window row
-    const Index together = spec_.dilation[1] == 1 && strides_[3] == e.c ? e.s : Index{1};  // window columns next to each other in x
+    const Index together = spec_.dilation[1] == 1 && strides_[3] == e.c ? e.s : Index{1};  // window columns contiguous in x
     Index at = 0;
     for (Index n = block.n; n < block.n + block.samples; n++)
       for (Index p = block.p; p < block.p + block.rows; p++)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions as products of matrices: the columns (columns.h) of a block of y's pixels, as many at a time as fit kColumns.
+// Convolutions as products of matrices: the columns (columns.h) of a block of y's pixels, as many pixels at a time as fit kColumns.
 //   forward          y[f, p q]     = w[f, c r s] columns
-//   backward_data    columns       = w^T dy, each added where it was taken from
+//   backward_data    columns       = w^T dy, each added to the element that it was taken from
 //   backward_filter  dw[f, c r s] += dy columns^T
-// dense: one product. Work is divided among threads in units that the spec alone decides, so the bits are the same for any number
+// dense: one product. Work is divided among threads in units that depend on the spec alone, so the bits are the same for any number
 // of threads: blocks of pixels, whole samples where dx is added to, strips of the result otherwise.
 #include "kernels/eigen/contraction.h"
 
@@ -25,11 +25,11 @@ namespace {
 using Operands = std::span<void* const>;
 
 constexpr Index kColumns = Index{1} << 18;  // elements of a block of columns: 1 MiB of f32
-constexpr Index kPixels = 256;              // at least so many a block, so that packing the weights for each is 1/256 of its work
-constexpr Index kStrip = 256;               // taps or features of a strip, for the same reason
-constexpr Index kLine = 16;                 // elements: a matrix begins on a cache line
+constexpr Index kPixels = 256;  // at least so many per block, so that packing the weights for a block is 1/256 of its work
+constexpr Index kStrip = 256;   // taps or features of a strip, for the same reason
+constexpr Index kLine = 16;     // elements: a matrix begins on a cache line
 constexpr std::size_t kAlignment = 64;
-constexpr double kWorthAThread = 4e5;  // flops: about 10 us of one core, against 1-2 us to wake a team
+constexpr double kWorthAThread = 4e5;  // least flops for another thread: about 10 us of one core, against 1-2 us to wake a team
 
 Index lined(Index elements) {
   return (elements + kLine - 1) / kLine * kLine;
@@ -38,7 +38,7 @@ Index parts_of(Index extent, Index part) {
   return (extent + part - 1) / part;
 }
 
-// What both kernels do: units of work on threads, each with its part of the workspace.
+// Common to both kernels: units of work on threads, each with its part of the workspace.
 template <class T>
 class Contraction : public Kernel {
  public:
@@ -54,7 +54,7 @@ class Contraction : public Kernel {
   }
 
  protected:
-  // Calls unit(number, memory of the part of the team that does it).
+  // Calls unit(number, memory of the team member that does it).
   template <class Unit>
   void for_units(T* workspace, Unit&& unit) const {
     const Index parts = std::min<Index>(threads_, units_);
@@ -67,7 +67,7 @@ class Contraction : public Kernel {
     const auto at = reinterpret_cast<std::uintptr_t>(workspace);
     return reinterpret_cast<T*>((at + kAlignment - 1) / kAlignment * kAlignment);
   }
-  // What a result's matrix y[f, pixels] (of a dense layer y[n f]^T) starts from: b and, in an accumulating pass, what it holds.
+  // Initial value of a result's matrix y[f, pixels] (for a dense layer y[n f]^T): b and, in an accumulating pass, the present y.
   void start(const Matrix<T>& y, const T* b) const {
     for_lines(y, [&](T* line, Index count, Index f, Index step) {
       for (Index i = 0; i < count; i++) {
@@ -88,10 +88,10 @@ class Contraction : public Kernel {
   const PlainFormula epilogue_;
   const std::string name_;
   const int threads_;
-  Index units_ = 0, shared_ = 0, part_ = 0;  // elements of the workspace that all share, and of each part of the team
+  Index units_ = 0, shared_ = 0, part_ = 0;  // elements of the workspace that all share, and of each team member
 
  private:
-  // each(contiguous elements, how many, row of the first, rows from one to the next)
+  // each(contiguous elements, number, row of the first, rows from one to the next)
   template <class Each>
   static void for_lines(const Matrix<T>& m, Each&& each) {
     if (m.col_stride == 1)
@@ -109,7 +109,7 @@ class Convolution final : public Contraction<T> {
     const Index wanted = std::max(kPixels, kColumns / std::max<Index>(1, taps_)), in_sample = std::max<Index>(1, e.p * e.q);
     samples_ = std::clamp<Index>(wanted / in_sample, 1, std::max<Index>(1, e.n));
     rows_ = std::clamp<Index>(wanted / std::max<Index>(1, e.q), 1, std::max<Index>(1, e.p));
-    rows_ = std::max<Index>(1, parts_of(e.p, parts_of(std::max<Index>(1, e.p), rows_)));  // all about as large
+    rows_ = std::max<Index>(1, parts_of(e.p, parts_of(std::max<Index>(1, e.p), rows_)));  // blocks of about equal size
     staged_ = samples_ > 1 && spec_.y_format == Format::plain;
     ordered_ = spec_.w_format == spec_.x_format || e.c == 1 || e.r * e.s == 1;
 
@@ -153,7 +153,7 @@ class Convolution final : public Contraction<T> {
   Matrix<T> weights_transposed(T* data) const { return {data, taps_, spec_.roles.f, 1, taps_}; }
   static Matrix<T> transposed(const Matrix<T>& m) { return {m.data, m.cols, m.rows, m.col_stride, m.row_stride}; }
 
-  // y[f, pixels of a block]: as it is, or copied.
+  // y[f, pixels of a block]: in place, or copied.
   Matrix<T> in_place(T* y, const Block& block) const {
     const Roles& e = spec_.roles;
     const Index pixels = columns_.pixels(block);
@@ -163,7 +163,7 @@ class Convolution final : public Contraction<T> {
   Matrix<T> results(T* data, const Block& block) const {
     return {data, spec_.roles.f, columns_.pixels(block), columns_.pixels(block), 1};
   }
-  // each(pixels of one sample and filter in y, the same in `results`)
+  // each(pixels of one sample and filter in y, the same pixels in `results`)
   template <class Each>
   void for_results(T* y, const Block& block, T* staged, Each&& each) const {
     const Index size = spec_.roles.p * spec_.roles.q;
@@ -181,12 +181,12 @@ class Convolution final : public Contraction<T> {
     const Index n = group * samples_;
     return {n, std::min(samples_, spec_.roles.n - n), 0, spec_.roles.p};
   }
-  // each(block): of the rows of these samples.
+  // each(block): the rows of these samples.
   template <class Each>
   void for_blocks(const Block& all, Each&& each) const {
     for (Index p = 0; p < spec_.roles.p; p += rows_) each(Block{all.n, all.samples, p, std::min(rows_, spec_.roles.p - p)});
   }
-  // each(weight in the order of the taps, where it is in w)
+  // each(weight in the order of the taps, its position in w)
   template <class Each>
   void for_weights(Each&& each) const {
     const Roles& e = spec_.roles;
@@ -269,9 +269,9 @@ class Convolution final : public Contraction<T> {
   const Columns columns_;
   const Index taps_;                                   // c r s
   Index samples_ = 1, rows_ = 1;                       // of y in a block
-  bool staged_ = false;                                // y's blocks are no matrices: they are copied
-  bool ordered_ = false;                               // w's taps are in the columns' order
-  Index columns_elements_ = 0, results_elements_ = 0;  // of a part's memory
+  bool staged_ = false;                                // y's blocks are not matrices, so they are copied
+  bool ordered_ = false;                               // w's taps are in the order of the columns
+  Index columns_elements_ = 0, results_elements_ = 0;  // of a team member's memory
   Blocks blocks_{};
 };
 
@@ -306,7 +306,7 @@ class Dense final : public Contraction<T> {
     Matrix<T> a, b, c;
   };
   Index strips_over() const { return spec_.pass == PassKind::backward_data ? spec_.roles.c : spec_.roles.f; }
-  // A strip of the result; data: the operands without b.
+  // The product for a strip of the result; data: the operands without b.
   Product product(std::span<T* const> data, Range strip) const {
     const Roles& e = spec_.roles;
     const auto at = [&](std::size_t i, Index offset) { return data.empty() ? nullptr : data[i] + offset; };
@@ -324,8 +324,8 @@ class Dense final : public Contraction<T> {
   Blocks blocks_{};
 };
 
-// Groups of a convolution and products of a batch, one after the other: each on operands that are where they are, or copied where
-// its channels are not next to each other's samples.
+// Groups of a convolution and products of a batch, one after the other: each on operands in place, or copied if the group's
+// channels are not contiguous over the samples.
 template <class T>
 class Groups final : public Kernel {
  public:
@@ -367,12 +367,12 @@ class Groups final : public Kernel {
   }
 
  private:
-  // x and y of a convolution [n channels rows cols]: samples come before groups.
+  // Whether an operand is copied. x and y of a convolution are [n channels rows cols]: samples come before groups.
   bool is_copied(const OperandUse& use) const {
     return spec_.op == KernelOp::conv2d && use.extents.size() == 4 && &use != weights() && spec_.roles.g > 1;
   }
   const OperandUse* weights() const { return &of_one_[spec_.pass == PassKind::backward_filter ? 2 : 1]; }
-  // each(elements of group g among all, the same in the copy, how many): contiguous in both
+  // each(elements of group g among all, the same in the copy, number): contiguous in both
   template <class Each>
   void for_runs(const OperandUse& use, T* all, T* copy, Index g, Each&& each) const {
     const Index n = use.extents[0], c = use.extents[1], pixels = use.extents[2] * use.extents[3];

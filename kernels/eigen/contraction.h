@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// conv2d and dense as products of matrices: the one source of the Eigen backend (f32) and of f64 plans.
+// conv2d and dense as products of matrices: used by the Eigen backend (f32) and for f64 plans.
 #pragma once
 #include <motley/backend.h>
 

@@ -5,7 +5,7 @@
 
 namespace motley {
 
-// DeviceError: an unknown ISA, no threads. Any number of them in one process, each with its own ISA.
+// DeviceError: an unknown ISA, no threads. A process may have any number of these backends, each with a different ISA.
 std::unique_ptr<Backend> open_eigen_backend(const Device& device);
 
 }  // namespace motley

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiled once per ISA, with MOTLEY_FLOATS and MOTLEY_DOUBLES (the tables' names) and Eigen (a name of its own for the namespace)
-// defined. Eigen's product is called below its expressions, which would allocate what it packs its operands into.
+// Compiled once per ISA, with MOTLEY_FLOATS and MOTLEY_DOUBLES (the tables' names) and Eigen (a separate name for the namespace)
+// defined. Eigen's product is called below its expressions, which would allocate memory for packing the operands.
 #include "kernels/eigen/products.h"
 
 #define EIGEN_DONT_PARALLELIZE
@@ -20,7 +20,7 @@ Index whole_lines(Index elements) {
   return (elements + kLine - 1) / kLine * kLine;
 }
 
-// Eigen's kernel wants a result in columns: one in rows is c^T += b^T a^T.
+// Eigen's kernel requires a column-major result: for a row-major one c^T += b^T a^T.
 template <class T>
 Blocks blocks(const Matrix<T>& c, Index k) {
   if (c.rows == 0 || c.cols == 0 || k == 0) return {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of matrices by Eigen, compiled once per ISA (meson.build), in f32 and f64. One thread, no allocation; the bits depend on
-// the sizes, the orders, the ISA and the sizes of the CPU's caches, never on where the matrices are.
+// the sizes, the orders, the ISA and the sizes of the CPU's caches, never on the addresses of the matrices.
 #pragma once
 #include <motley/dims.h>
 
@@ -30,9 +30,9 @@ struct Products {
 };
 
 template <class T>
-const Products<T>& products_of(cpu::Simd simd);  // must be one that this CPU has
+const Products<T>& products_of(cpu::Simd simd);  // the CPU must have this ISA
 
-// Of one ISA each.
+// One table per ISA.
 extern const Products<float> kFloatsGeneric;
 extern const Products<double> kDoublesGeneric;
 #if defined(__x86_64__)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Slows a backend down by k: kernels that may run again do so, floor(k) times in all (real work in the real caches), and the
-// rest of the time is spun away. In-place kernels run once and spin (k - 1) times their own time. A device with queues of its own
-// spins nothing: there the repetitions make up k on average.
+// Slows a backend down by k: kernels that may run more than once do so, floor(k) times in all (real work in the real caches), and
+// the rest of the time is spent spinning. In-place kernels run once and then spin for (k - 1) times their own time. A device with
+// separate queues never spins: there the number of repetitions is k on average.
 #include "kernels/emulated/emulated_backend.h"
 
 #include <motley/error.h>
@@ -19,7 +19,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Writes what it also reads: running it again would change the result. Operands do not overlap otherwise.
+// Whether it writes what it also reads: running it again would change the result. Operands do not overlap otherwise.
 bool is_in_place(const KernelSpec& spec, std::span<void* const> operands) {
   if (spec.accumulate) return true;
   if (spec.op != KernelOp::map) return false;
@@ -56,7 +56,7 @@ class EmulatedKernel final : public Kernel {
   std::unique_ptr<Kernel> inner_;
   double slowdown_;
   bool queued_;
-  double owed_ = 0;  // runs that earlier calls left over
+  double owed_ = 0;  // fraction of a run that earlier calls left over
 };
 
 class EmulatedBackend final : public WrappedBackend {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What f64 plans run on, and what verify holds a device's f32 against: contractions and attention as products of matrices, rows by
-// number as rows, everything else the reference's loops. Of attention that is f64's alone.
+// The backend of f64 plans, with which verify compares a device's f32: contractions and attention as products of matrices, one-hot
+// maps by rows, everything else by the reference's loops. Attention only in f64.
 #include <motley/backend.h>
 
 #include "kernels/converted.h"
@@ -18,7 +18,7 @@ class F64Backend final : public Backend {
  public:
   bool supports(const KernelSpec& spec) const override { return reference_->supports(spec); }
   std::unique_ptr<Kernel> compile(const KernelSpec& spec) override {
-    if (!supports(spec)) return reference_->compile(spec);  // which says why not
+    if (!supports(spec)) return reference_->compile(spec);  // its error says why not
     const bool contracts = spec.op == KernelOp::conv2d || spec.op == KernelOp::dense;
     if (contracts && spec.dtype == DType::bf16)
       return converted(spec, eigen::contraction(in_f32(spec), {simd_, 1}), plain_conversion());

@@ -28,11 +28,11 @@ bool reads_memory(Opcode op) {
   return op == Opcode::operand || op == Opcode::integer;
 }
 
-// Registers of the CPU that hold nothing yet, a bit each.
+// CPU registers that are free, a bit each.
 class Free {
  public:
   explicit Free(std::uint32_t bits) : bits_(bits) {}
-  int take() {  // -1: there is none
+  int take() {  // -1: none is free
     if (bits_ == 0) return -1;
     const int number = std::countr_zero(bits_);
     bits_ &= bits_ - 1;
@@ -47,8 +47,8 @@ class Free {
 // What a register of the formula depends on.
 enum class Varies : std::uint8_t { never, by_row, by_element };
 
-// rdi: the Strip. rsi: elements of a row. rax: the first element at work. r8: rows left. rcx, rdx: for a moment. Other general
-// registers: where operands and results begin, of the row at work.
+// rdi: the Strip. rsi: elements of a row. rax: the first element in work. r8: rows left. rcx, rdx: temporaries. Other general
+// registers: addresses of the operands and results of the row in work.
 class Assembler : Xbyak::CodeGenerator {
  public:
   Assembler(const PlainFormula& formula, Simd simd, std::uint32_t still)
@@ -86,7 +86,7 @@ class Assembler : Xbyak::CodeGenerator {
 
  private:
   static constexpr std::size_t kBytes = 32768;
-  // So many elements at once, so many times; width 0: one value for all of them.
+  // So many elements at once, so many times; width 0: one value for all elements.
   struct Lanes {
     int width = 0, times = 1;
   };
@@ -107,7 +107,7 @@ class Assembler : Xbyak::CodeGenerator {
           at(last_, r) = i;
         }
     }
-    for (int i = 0; i < f_.count; i++) {  // what is computed before a loop stays
+    for (int i = 0; i < f_.count; i++) {  // a value computed before the loop is kept
       if (at(varies_, i) != Varies::by_element) at(last_, i) = kMostInstructions;
       if (op(i) == Opcode::constant || op(i) == Opcode::whole) at(constant_, i) = constants_++;
     }
@@ -117,7 +117,7 @@ class Assembler : Xbyak::CodeGenerator {
   // ---- pointers
   void begin() {
     const std::array<Reg64, 9> all{r9, r10, r11, rbx, rbp, r12, r13, r14, r15};
-    constexpr std::size_t kScratch = 3;  // the first ones are the callee's
+    constexpr std::size_t kScratch = 3;  // the first ones are caller-saved
     std::size_t next = 0;
     const auto pointer = [&](std::size_t list, int k, Reg64& to) {
       if (next == all.size()) return static_cast<void>(fits_ = false);
@@ -176,7 +176,7 @@ class Assembler : Xbyak::CodeGenerator {
     const Free before = vectors_;
     shift_ = shift;
     registers_of(Varies::by_element, lanes);
-    for (int k = 0; k < f_.result_count; k++)  // after all operands are read: they may be the same memory
+    for (int k = 0; k < f_.result_count; k++)  // after all operands are read: results may be in the same memory
       store(ptr[at(out_, k) + rax * 4 + 4 * shift], at(its_, f_.results[k]), lanes);
     vectors_ = before;
   }
@@ -184,11 +184,11 @@ class Assembler : Xbyak::CodeGenerator {
     for (int i = 0; i < f_.count && fits_; i++) {
       if (at(varies_, i) != varies) continue;
       compute(i, lanes);
-      if (at(last_, i) == i) give(i);  // nothing reads it
+      if (at(last_, i) == i) give(i);  // no instruction reads it
     }
   }
 
-  // ---- registers: all lanes where they do not vary by element
+  // ---- registers: all lanes are equal if the value does not vary by element
   Xmm vector(int number, const Lanes& lanes) const {
     return (lanes.width == 0 ? width() : lanes.width) == 8 ? Ymm(number) : Xmm(number);
   }
@@ -199,7 +199,7 @@ class Assembler : Xbyak::CodeGenerator {
   }
   bool dies(int r, int i) const { return r >= 0 && at(last_, r) == i; }
   void give(int r) { vectors_.give(at(its_, r)); }
-  // Those that instruction i was the last one to read; not `kept`, which it has taken over.
+  // Frees the registers that instruction i was the last one to read; not `kept`, which it has taken over.
   void free_operands(int i, int kept = -1) {
     const PlainInstruction s = f_.code[i];
     for (const int r : {int{s.a}, s.b != s.a ? s.b : -1, s.c != s.a && s.c != s.b ? s.c : -1})
@@ -273,7 +273,7 @@ class Assembler : Xbyak::CodeGenerator {
   }
 
   static std::uint8_t comparison(Opcode op) { return op == Opcode::less ? 1 : op == Opcode::less_equal ? 2 : 0; }
-  // Three operands.
+  // Instructions with three operands.
   void binary(int i, const Lanes& lanes) {
     const PlainInstruction s = f_.code[i];
     const Xmm a = vector(at(its_, s.a), lanes), b = vector(at(its_, s.b), lanes);
@@ -289,7 +289,7 @@ class Assembler : Xbyak::CodeGenerator {
       default: return vcmpps(to, a, b, comparison(s.op));
     }
   }
-  // Two operands, the first of which becomes the result: a register that is not read any more, or a copy.
+  // Instructions with two operands, the first of which becomes the result: a register that is no longer read, or a copy.
   int taken_over(int i, int r) {
     const int from = at(its_, r), to = dies(r, i) ? from : take();
     if (to != from) movaps(Xmm(to), Xmm(from));
@@ -336,9 +336,9 @@ class Assembler : Xbyak::CodeGenerator {
   std::array<Reg64, 6> pushed_;
   std::array<Reg64, kMostOperands> in_, out_;
   std::array<Varies, kMostInstructions> varies_{};
-  std::array<int, kMostInstructions> last_{};      // instruction that reads it last; kMostInstructions: it stays
-  std::array<int, kMostInstructions> its_{};       // register of the CPU
-  std::array<int, kMostInstructions> constant_{};  // which of Strip::constants
+  std::array<int, kMostInstructions> last_{};      // the instruction that reads it last; kMostInstructions: it is kept
+  std::array<int, kMostInstructions> its_{};       // its CPU register
+  std::array<int, kMostInstructions> constant_{};  // its index in Strip::constants
 };
 
 bool can_be(const PlainFormula& f, Simd simd) {
@@ -356,7 +356,7 @@ FormulaLoop assembled(const PlainFormula& formula, std::uint64_t shape, Simd sim
   static std::mutex mutex;
   static auto& all = *new std::map<std::tuple<std::uint64_t, Simd, std::uint32_t>, Made>;  // threads may run loops until the end
   if (!can_be(formula, simd)) return nullptr;
-  simd = std::min(simd, Simd::avx2);  // of AVX-512 only what AVX2 has: such loops wait for memory
+  simd = std::min(simd, Simd::avx2);  // for AVX-512 only what AVX2 has: such loops wait for memory
   const std::lock_guard lock(mutex);
   const auto [at, is_new] = all.try_emplace({shape, simd, still});
   if (is_new) try {

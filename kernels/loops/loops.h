@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Our own CPU loops: one source (loops.cpp), compiled once per ISA, so that a capped device is capped whole. Sums and products
-// are the same bits on every ISA and for any number of threads: no fused multiply-adds, no element that two threads share.
+// Our own CPU loops: one source (loops.cpp), compiled once per ISA, so that the cap of a device applies to all its code. Sums and
+// products have the same bits on every ISA and for any number of threads: no fused multiply-adds, no element that two threads
+// share.
 #pragma once
 #include <motley/kernel_spec.h>
 
@@ -8,66 +9,66 @@
 
 namespace motley::cpu {
 
-// Up to so many elements of a map's operands, one after the other: what a compiled formula runs over. Operands and results are
-// arrays of the registers' type, integers of std::int32_t, scalars one double. Position k is at[k] + i * step[k] at element i.
+// Consecutive elements of a map's operands over which a compiled formula runs. Operands and results are arrays of the registers'
+// type, integers of std::int32_t, scalars one double. Position k is at[k] + i * step[k] at element i.
 struct Strip {
   const void* in[kMostOperands];
   void* out[kMostOperands];
   const void* constants;  // of the registers' type, in the order of the code
   std::int32_t at[kMostOperands], step[kMostOperands];
-  // How many such rows, and where there are several the steps in elements from one to the next, of each operand and of each result.
+  // Number of such rows, and with several rows the steps in elements from one to the next, for each operand and each result.
   Index rows = 1;
   const Index *in_steps = nullptr, *out_steps = nullptr;
 };
-constexpr Index kChunk = 512;       // elements that one call works on where operands are copied first: 2 KiB each
-constexpr Index kLongChunk = 2048;  // at most, where none is
+constexpr Index kChunk = 512;       // elements per call if operands are copied first: 2 KiB each
+constexpr Index kLongChunk = 2048;  // at most, if none is copied
 
 constexpr int kMostWidened = 4;   // bf16 operands that SumLoops read
-constexpr Index kWidened = 2048;  // elements of each of them that are made f32 at a time
+constexpr Index kWidened = 2048;  // elements of each that are converted to f32 at a time
 
 using FormulaLoop = void (*)(const Strip& strip, Index n);
-// Adds a formula's values over strip.rows rows of n elements; [k] of each result.
+// Adds a formula's values over strip.rows rows of n elements; [k]: for each result.
 struct SumLoops {
   void (*along)(const Strip& strip, Index n, double* const* totals) = nullptr;  // totals[k][r] = the sum over row r
   void (*across)(const Strip& strip, Index n,
                  double* const* totals) = nullptr;  // totals[k][i] += the sum over element i of the rows
-  std::uint32_t fixed = 0;                          // the same, faster, where these operands are the same in each row: a bit each
+  std::uint32_t fixed = 0;                          // the same, faster, if these operands are the same in each row: a bit each
   void (*across_fixed)(const Strip& strip, Index n, double* const* totals) = nullptr;
 };
 
-// A map made ready (map_plan.cpp): extents of 1 are gone, the kept extents come first, the last one varying fastest in the
-// result, then the reduced ones in the order of the spec; there are at least two kept and, in a reduction, one reduced.
+// A prepared map (map_plan.cpp): extents of 1 are removed, the kept extents come first, the last one varying fastest in the result,
+// then the reduced ones in the order of the spec; there are at least two kept and, in a reduction, one reduced.
 struct MapLoop {
   const PlainFormula* formula = nullptr;
   FormulaLoop compiled = nullptr;   // none: the formula is interpreted
-  std::uint32_t still = 0;          // operands of which it reads one value in each row: a bit each
-  bool at_once = false;             // elementwise: a tile is rows of one call of `compiled`, nothing is copied
-  bool streamed = false;            // at_once: the result is written around the caches
-  bool ahead = false;               // then: operands come from memory, their lines are fetched before they are needed
-  std::uint32_t widened = 0;        // of `sums`: bf16 operands, which are made f32 some rows at a time: a bit each
-  SumLoops sums{};                  // of a reduction, instead of `compiled`: none, or the one for its rows
+  std::uint32_t still = 0;          // operands with one value in each row: a bit each
+  bool at_once = false;             // elementwise: a tile is a set of rows for one call of `compiled`, nothing is copied
+  bool streamed = false;            // at_once: the result is written with non-temporal stores
+  bool ahead = false;               // then: operands come from memory, and their lines are prefetched
+  std::uint32_t widened = 0;        // with `sums`: bf16 operands, converted to f32 some rows at a time: a bit each
+  SumLoops sums{};                  // for a reduction, instead of `compiled`: none, or the loop for its rows
   const void* constants = nullptr;  // for compiled ones
-  // Where it is interpreted: elements at a time; of each register its memory, in chunks, and whether it is an operand that is
-  // copied first, as one of several results.
+  // If the formula is interpreted: elements at a time; for each register its memory, in chunks, and whether it is an operand that
+  // is copied first, since there are several results.
   Index chunk = kChunk;
   const std::int8_t* slots = nullptr;
   const bool* copied = nullptr;
   bool wide = false;             // registers are f64, else f32
   bool copies = false;           // any 4 or 2 bytes, no arithmetic
   bool positioned = false;       // the formula reads positions
-  bool plain = false;            // the formula is its operand 0, and all operands are f32
-  int values = 1, summands = 1;  // operands of the formula; of the kernel, added to make its first
+  bool plain = false;            // the formula is just its operand 0, and all operands are f32
+  int values = 1, summands = 1;  // operands of the formula; operands of the kernel that are summed to its first
   Combine combine = Combine::set;
   double scale = 1;
   int inputs = 0, results = 1, kept = 0, reduced = 0;
-  const bool* scalars = nullptr;   // [inputs]: one f64 element, which the formula reads as a scalar
+  const bool* scalars = nullptr;   // [inputs]: a single f64 element, which the formula reads as a scalar
   const DType* dtypes = nullptr;   // [inputs + results]
   const Index* extents = nullptr;  // [kept + reduced]
   const Index* strides = nullptr;  // [kept + reduced][inputs + results], elements
-  int positions[kMostOperands];    // which of these extents the formula's position k runs along; -1: none
-  Index origin[kMostOperands];     // its value at that extent's 0
-  // Elementwise: the last two kept extents are a plane, worked on in tiles of tile[0] x tile[1]. Reduction: tile[1] elements
-  // of the last kept extent are reduced together.
+  int positions[kMostOperands];    // along which of these extents the formula's position k runs; -1: none
+  Index origin[kMostOperands];     // its value at that extent's index 0
+  // Elementwise: the last two kept extents are a plane, processed in tiles of tile[0] x tile[1]. Reduction: tile[1] elements of the
+  // last kept extent are reduced together.
   Index tile[2] = {1, 1};
   bool transposed = false;  // copies: the operand is contiguous along the plane's rows, the result along its columns
   bool across = false;      // reduction: vectors run along the last kept extent, not along the last reduced one
@@ -82,19 +83,20 @@ struct PoolLoop {
   Index x_stride[2] = {0, 0}, y_stride[2] = {0, 0};                     // of h w; of p q
   Index halo[4] = {0, 0, 0, 0};                                         // as KernelSpec's
   bool beyond = false;                                                  // some halo is not 0
-  Index wide_stride[2] = {0, 0};                                        // of h w of an x that has the halo
-  Range full[2];                                                        // which p (q) have all of their window inside
-  bool overlaps = false;                                                // some element of x is in two windows
-  bool tiles = false;  // every element of x is in exactly one, and no window is clipped
+  Index wide_stride[2] = {0, 0};                                        // of h w of an x that includes the halo
+  Range full[2];                                                        // the p (q) whose window is entirely inside
+  bool overlaps = false;                                                // whether some element of x is in two windows
+  bool tiles = false;  // whether every element of x is in exactly one window, and no window is clipped
 };
 
-// Weights w[f][k], rows dense, into blocks of filters (or back): w[f][k] is at offsets[k] + (f % block) * run of block f / block.
+// Packs weights w[f][k], rows dense, into blocks of filters (or back): w[f][k] is at offsets[k] + (f % block) * run of block f /
+// block.
 struct PackLoop {
-  bool pack = true;                       // false: back
-  bool padded = false;                    // blocks have elements that no weight fills: zeros
+  bool pack = true;                       // false: unpack
+  bool padded = false;                    // blocks have elements without a weight: zeros
   Index f = 0, k = 0, c = 0;              // c: k's innermost extent, where run > 1
   Index block = 0, block_stride = 0;      // filters, elements
-  Index run = 1;                          // elements of one row that are next to each other: 1, or blocks of input channels
+  Index run = 1;                          // contiguous elements of one row: 1, or blocks of input channels
   const std::int32_t* offsets = nullptr;  // [k]
 };
 
@@ -103,33 +105,33 @@ template <class T>
 struct AttentionRows {
   Index rows = 0, keys = 0;
   T scale = 1;
-  const T* mask = nullptr;  // [keys], above 0 where a key counts; null: there is none
+  const T* mask = nullptr;  // [keys], above 0 if a key counts; null: no mask
   bool causal = false;
-  Index first_keys = 0;  // where causal: how many keys count for row 0, one more for each row (clamped to 0..keys)
+  Index first_keys = 0;  // if causal: number of keys that count for row 0, one more for each further row (clamped to 0..keys)
 };
 
-enum class Simd : std::uint8_t { generic, sse41, avx2, avx512 };  // generic: what every CPU of this architecture has
+enum class Simd : std::uint8_t { generic, sse41, avx2, avx512 };  // generic: instructions that every CPU of this architecture has
 
 struct Loops {
   Simd simd;
   const char* name;
-  // Units begin..end-1 of MapPlan::units; operands: element 0 of each, the results last.
+  // Runs units begin..end-1 of MapPlan::units; operands: element 0 of each, the results last.
   void (*map)(const MapLoop& map, void* const* operands, Index begin, Index end);
   void (*pool_forward)(const PoolLoop& pool, const float* x, float* y);
   void (*pool_backward)(const PoolLoop& pool, const float* dy, const float* x, float* dx);      // mean: x is not read
   void (*pack_weights)(const PackLoop& pack, float* w, float* packed, Index begin, Index end);  // blocks begin..end-1
-  // Products q k^T in place become the exponentials of scores less the row's greatest one, 0 where a key does not count; factors:
-  // what each row is multiplied with to make its sum 1. lse null: not wanted.
+  // Replaces products q k^T by the exponentials of scores less the row's greatest one, 0 where a key does not count; factors: the
+  // number that each row is multiplied by to have the sum 1. lse null: not required.
   void (*softmax_rows)(const AttentionRows<float>& block, float* scores, float* lse, float* factors);
-  // Products q k^T in place become weights, products dy v^T the gradient of the products q k^T.
+  // Replaces products q k^T by weights, and products dy v^T by the gradient of the products q k^T.
   void (*softmax_slopes)(const AttentionRows<float>& block, float* scores, float* slopes, const float* lse, const float* dots);
   void (*widen)(const Bf16* from, float* to, Index begin, Index end);  // elements begin..end-1
   void (*narrow)(const float* from, Bf16* to, Index begin, Index end);
-  // Of FormulaShape::hash; of operands with a bit in `still` it reads one value, those with a bit in `fixed` are the same in each
-  // row. None: null.
+  // The loop for FormulaShape::hash; an operand with a bit in `still` has one value in a row, operands with a bit in `fixed` are
+  // the same in each row. Null: there is none.
   FormulaLoop (*compiled)(std::uint64_t shape, bool wide, std::uint32_t still, std::uint32_t fixed);
-  // The same of its sums, where the operands with a bit in `wide` are f64, and all registers if there are any; shape 0: of the
-  // operand itself.
+  // The loops for the sums, where operands with a bit in `wide` are f64, and all registers too if there are any; shape 0: sums of
+  // the operand itself.
   SumLoops (*sums)(std::uint64_t shape, std::uint32_t wide, std::uint32_t still);
 };
 
@@ -139,6 +141,6 @@ extern const Loops kLoopsSse41, kLoopsAvx2, kLoopsAvx512;
 #endif
 
 constexpr int kMostMapExtents = 20;
-constexpr int kMostSums = 4;  // results of a map with a reduced index
+constexpr int kMostSums = 4;  // results of a map that reduces an index
 
 }  // namespace motley::cpu

@@ -17,10 +17,10 @@
 namespace motley::cpu {
 namespace {
 
-constexpr Index kSideBySide = 64;                  // elements of a row at most: where several rows are walked side by side
-constexpr Index kFew = 16, kMany = 64;             // elements of a row: where the vectors run across rows
+constexpr Index kSideBySide = 64;                  // most elements of a row for processing several rows side by side
+constexpr Index kFew = 16, kMany = 64;             // elements of a row: limits for running vectors across rows
 constexpr Index kTileElements = 8192;              // one unit of an elementwise map: 32 KiB per operand
-constexpr Index kStreamedFloats = Index{4} << 20;  // 16 MiB: with an operand as large as many last-level caches
+constexpr Index kStreamedFloats = Index{4} << 20;  // 16 MiB: the size of an operand that is as large as many last-level caches
 constexpr Index kTransposeTile = 64;               // both sides of a tile fit in the first-level cache
 constexpr Index kTogether = 8;                     // reduce.inc
 
@@ -34,7 +34,7 @@ void check_spec(const KernelSpec& spec) {
                       " sums");
 }
 
-// Every operand walks it contiguously or stands still, and one of the inputs walks.
+// Whether every operand is contiguous along the extent or constant, and one of the inputs is contiguous.
 bool is_vector(const MapExtent& extent) {
   bool walks = false;
   for (std::size_t k = 0; k < extent.inputs; k++) {
@@ -44,7 +44,7 @@ bool is_vector(const MapExtent& extent) {
   return walks;
 }
 
-// The elements of several rows are next to each other, or the same in each row: one row of them all (map.inc).
+// Whether the elements of several rows are contiguous, or the same in each row: then all are one row (map.inc).
 bool is_bundled(const MapExtent& rows, const MapExtent& elements) {
   for (std::size_t k = 0; k < rows.strides.size(); k++)
     if (rows.strides[k] != 0 && (elements.strides[k] != 1 || rows.strides[k] != elements.size)) return false;
@@ -58,7 +58,7 @@ void pad(std::vector<MapExtent>& extents, std::size_t count, const KernelSpec& s
 
 void tile_elementwise(MapPlan& plan, std::vector<MapExtent>& kept, const KernelSpec& spec) {
   MapLoop& loop = plan.loop;
-  // A copy whose operand is contiguous along another extent: that one becomes the plane's rows.
+  // A copy whose operand is contiguous along another extent: that extent becomes the plane's rows.
   if (loop.copies && loop.dtypes[0] != DType::bf16 && kept.size() > 1 && kept.back().strides[0] != 1 && kept.back().result() == 1) {
     const auto rows = std::find_if(kept.begin(), kept.end() - 1, [](const MapExtent& e) { return e.strides[0] == 1; });
     if (rows != kept.end() - 1) {
@@ -69,7 +69,7 @@ void tile_elementwise(MapPlan& plan, std::vector<MapExtent>& kept, const KernelS
   pad(kept, 2, spec);
   if (!loop.copies && kept.back().size <= kFew && kept[kept.size() - 2].size >= kMany &&
       !is_bundled(kept[kept.size() - 2], kept.back()))
-    std::swap(kept[kept.size() - 2], kept.back());  // gathered in long rows rather than as they are in short ones
+    std::swap(kept[kept.size() - 2], kept.back());  // gathering in long rows is faster than contiguous short ones
   const Index rows = kept[kept.size() - 2].size, cols = kept.back().size;
   if (loop.transposed) {
     loop.tile[0] = loop.tile[1] = kTransposeTile;
@@ -81,7 +81,7 @@ void tile_elementwise(MapPlan& plan, std::vector<MapExtent>& kept, const KernelS
   for (std::size_t i = 0; i + 2 < kept.size(); i++) plan.units *= kept[i].size;
 }
 
-// Operands as bits: those that have one value along `row`, and those of a type; scalars are neither.
+// Operands as bits: those with one value along `row`, and those of a type; scalars are in neither.
 std::uint32_t still_along(const MapPlan& plan, const MapExtent& row) {
   std::uint32_t still = 0;
   for (std::size_t k = 0; k < row.inputs; k++)
@@ -95,7 +95,7 @@ std::uint32_t operands_of(const MapPlan& plan, DType dtype) {
   return bits;
 }
 
-// Of operands with a bit in `still` it reads one value in each row. Null: the formula is interpreted.
+// The loop in which operands with a bit in `still` have one value in each row. Null: the formula is interpreted.
 FormulaLoop loop_of(const MapPlan& plan, const Loops& loops, std::uint32_t still) {
   if (plan.shape == 0) return nullptr;
   const FormulaLoop compiled = loops.compiled(plan.shape, plan.loop.wide, still, 0);
@@ -106,14 +106,14 @@ void choose_loop(MapPlan& plan, const Loops& loops, const MapExtent& row) {
   MapLoop& loop = plan.loop;
   if (loop.compiled == nullptr || loop.wide || loop.summands != 1) return;
   const std::uint32_t still = still_along(plan, row);
-  if (still == 0 || (still & (operands_of(plan, DType::f64) | operands_of(plan, DType::bf16))) != 0) return;  // converted ones
+  if (still == 0 || (still & (operands_of(plan, DType::f64) | operands_of(plan, DType::bf16))) != 0) return;  // converted operands
   const FormulaLoop along_rows = loop_of(plan, loops, still);
   if (along_rows == nullptr) return;
   loop.compiled = along_rows;
   loop.still = still;
 }
 
-// Every operand and result is read and written where it is, next to each other along a row or one value in it.
+// Whether every operand and result is read and written in place, contiguous along a row or with one value in it.
 bool is_in_place(const MapPlan& plan, const MapExtent& row) {
   for (std::size_t k = 0; k < row.strides.size(); k++) {
     const bool still = k < row.inputs && (plan.scalars[k] != 0 || (plan.loop.still >> k & 1) != 0);
@@ -121,25 +121,26 @@ bool is_in_place(const MapPlan& plan, const MapExtent& row) {
   }
   return true;
 }
-// Rows shorter than vectors are faster several together (map.inc: Bundle).
+// Rows shorter than vectors are faster when several are processed together (map.inc: Bundle).
 bool runs_at_once(const MapPlan& plan, Index rows, const MapExtent& row) {
   const MapLoop& loop = plan.loop;
   return (row.size >= kTogether || rows == 1) && loop.compiled != nullptr && !loop.wide && loop.summands == 1 && !loop.positioned &&
          loop.scale == 1 && loop.combine != Combine::add && is_in_place(plan, row);
 }
 
-// Operands that are the same in each row are read once for several. Of longer rows, side by side, memory would be read in an order
-// that it cannot foresee (a norm's gradient over rows of 96 to 192: 1.2 to 2.5 times as long; AMD Zen 3).
+// Operands that are the same in each row are read once for several rows. Not for longer rows: side by side, these would be read
+// from memory in an order that the prefetcher cannot predict (a norm's gradient over rows of 96 to 192: 1.2 to 2.5 times as long;
+// AMD Zen 3).
 void read_fixed_once(MapPlan& plan, const Loops& loops, const MapExtent& rows, const MapExtent& row) {
   if (row.size > kSideBySide) return;
   const FormulaLoop fixed = loops.compiled(plan.shape, false, plan.loop.still, still_along(plan, rows));
   if (fixed != nullptr) plan.loop.compiled = fixed;
 }
 
-// One result, of rows that are next to each other, so large that no cache would have it when it is read: the lines that are
-// overwritten are then not read first, and no others leave the caches for them. What computes long does not wait for memory, but
-// would for such writes: two functions like exp, with vectors of 8 and fewer one (AMD Zen 3, AVX2: 1.2 times as long; with AVX-512
-// on an Intel Xeon 0.6 to 1.0).
+// One result, with contiguous rows, so large that no cache would still have it when it is read: with streaming stores the
+// overwritten lines are not read first, and no other lines are evicted for them. Maps that compute for long do not wait for memory,
+// but would wait for such writes: two functions like exp, with vectors of 8 and fewer one (AMD Zen 3, AVX2: 1.2 times as long; with
+// AVX-512 on an Intel Xeon 0.6 to 1.0).
 bool is_streamed(const MapPlan& plan, const KernelSpec& spec, Simd simd, const MapExtent& rows, const MapExtent& row) {
   const PlainFormula& f = plan.formula;
   const auto functions = std::count_if(f.code, f.code + f.count, [](const PlainInstruction& i) { return is_function(i.op); });
@@ -148,8 +149,8 @@ bool is_streamed(const MapPlan& plan, const KernelSpec& spec, Simd simd, const M
          functions < (simd == Simd::avx512 ? 2 : 1);
 }
 
-// Loops that add whole rows: of values next to each other along `row`, or one value in it, which they read as they are in memory,
-// but for bf16. length: of one of these rows.
+// Chooses loops that add whole rows: of values that are contiguous along `row`, or one value in it, which are read as they are in
+// memory, except for bf16. length: of one of these rows.
 void choose_sums(MapPlan& plan, const KernelSpec& spec, const Loops& loops, const MapExtent& row, Index length) {
   MapLoop& loop = plan.loop;
   if (loop.summands != 1 || loop.positioned || spec.combine != Combine::add) return;
@@ -187,7 +188,7 @@ void tile_reduction(MapPlan& plan, std::vector<MapExtent>& kept, std::vector<Map
     const Index share = threads > 1 ? length / (4 * threads) : length;
     loop.tile[1] = std::clamp(std::min(kTileElements / std::max<Index>(1, terms), share), kTogether, kChunk);
   }
-  if (loop.across && threads > outer) {  // a group for every thread, of whole cache lines
+  if (loop.across && threads > outer) {  // a group for every thread, in whole cache lines
     const Index share = (length + threads - 1) / threads;
     loop.tile[1] = std::min(loop.tile[1], (share + 15) / 16 * 16);
   }
@@ -205,10 +206,10 @@ void store(MapPlan& plan, const std::vector<MapExtent>& kept, const std::vector<
   plan.loop.reduced = static_cast<int>(reduced.size());
 }
 
-// The memory of a register that is not read any more is used again.
+// The memory of a register that is no longer read is reused.
 Registers registers_of(const PlainFormula& f) {
   Registers out;
-  std::array<int, kMostInstructions> last{};  // instruction that reads the register last
+  std::array<int, kMostInstructions> last{};  // the instruction that reads the register last
   for (int i = 0; i < f.count; i++)
     if (const PlainInstruction s = f.code[i]; reads_registers(s.op))
       for (const int r : {s.a, s.b, s.c})
@@ -218,12 +219,12 @@ Registers registers_of(const PlainFormula& f) {
     at(last, r) = f.count;
     at(out.copied, r) = f.code[r].op == Opcode::operand && f.result_count > 1;
   }
-  std::array<int, kMostInstructions> until{};  // of each slot: the instruction that reads it last
+  std::array<int, kMostInstructions> until{};  // for each slot: the instruction that reads it last
   std::array<bool, kMostInstructions> full{};
   until.fill(-1);
   for (int i = 0; i < f.count; i++) {
     const Opcode op = f.code[i].op;
-    if ((op == Opcode::operand && !at(out.copied, i)) || op == Opcode::integer) continue;  // read where they are
+    if ((op == Opcode::operand && !at(out.copied, i)) || op == Opcode::integer) continue;  // read in place
     const auto free = std::find_if(until.begin(), until.end(), [&](int read) { return read < i; });
     *free = at(last, i);
     const auto slot = static_cast<int>(free - until.begin());
@@ -235,8 +236,8 @@ Registers registers_of(const PlainFormula& f) {
   return out;
 }
 
-// Long, so that a call of interpret() costs little beside what it computes, as far as its registers stay in the first cache. Short
-// where operands come from memory: reading then overlaps with computing.
+// As long as its registers fit the first-level cache, so that a call of interpret() costs little relative to its work. Shorter if
+// operands come from memory: reading then overlaps with computing.
 Index chunk_for(const Registers& registers, Index elements) {
   constexpr Index kInCache = 4096, kLarge = Index{1} << 21;  // 16 KiB; 8 MiB of operands
   if (elements > kLarge) return kChunk;
@@ -301,7 +302,7 @@ std::unique_ptr<const MapPlan> plan_map(const KernelSpec& spec, const Loops& loo
   if (empty || (nothing && spec.combine == Combine::set)) return made;
   // Nothing to reduce: 0 or -infinity everywhere.
   if (nothing) reduced.assign(1, MapExtent{0, std::vector<Index>(spec.operands.size(), 0), input_count(spec), -1});
-  // Kept extents in the order in which the result is in memory; the reduced ones keep theirs.
+  // Kept extents in the order of the result's memory; the reduced ones keep theirs.
   std::stable_sort(kept.begin(), kept.end(),
                    [](const MapExtent& a, const MapExtent& b) { return std::abs(a.result()) > std::abs(b.result()); });
   join(kept);

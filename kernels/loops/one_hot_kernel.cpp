@@ -12,9 +12,9 @@
 namespace motley::cpu {
 namespace {
 
-constexpr Index kWorthAThread = 32768;  // elements: about 10 us of memory traffic, against 1-2 us to wake a team
+constexpr Index kWorthAThread = 32768;  // elements, at least: about 10 us of memory traffic, against 1-2 us to wake a team
 
-// An extent, and steps along it in the integers, in x and in the result.
+// An extent, and the steps along it in the integers, in x and in the result.
 struct Extent {
   Index size = 1, index = 0, from = 0, result = 0;
 };
@@ -72,7 +72,7 @@ class OneHotKernel final : public Kernel {
     const auto* from = static_cast<const From*>(operands[form_.from]);
     auto* result = static_cast<To*>(operands.back());
     if (row_.size == 0) return;
-    auto* const sums = static_cast<double*>(workspace);  // of a row, per thread
+    auto* const sums = static_cast<double*>(workspace);  // for one row, per thread
     hot_.result == 0 ? take(index, from, result, sums)
                      : give(index, from, result, sums, reinterpret_cast<Index*>(sums + threads_ * row_.size));
   }
@@ -96,10 +96,10 @@ class OneHotKernel final : public Kernel {
     });
   }
 
-  // result[v, outer, row] = sum over those inner whose t is v of x[inner, outer, row]
+  // result[v, outer, row] = sum over those inner with t == v of x[inner, outer, row]
   void give(const std::int32_t* index, const From* from, To* result, double* workspace, Index* ends) const {
     const Index inner = volume_of(inner_), outer = volume_of(outer_);
-    Index* const list = ends + hot_.size + 1;  // x's offsets by v, each v's in order
+    Index* const list = ends + hot_.size + 1;  // x's offsets by v, those of each v in order
     std::fill(ends, ends + hot_.size + 1, Index{0});
     const auto named = [&](Index k, const auto& use) {
       const Offsets at = offsets_at(inner_, k);
@@ -108,7 +108,7 @@ class OneHotKernel final : public Kernel {
     };
     for (Index k = 0; k < inner; k++) named(k, [&](Index v, Index) { ends[v + 1]++; });
     for (Index v = 0; v < hot_.size; v++) ends[v + 1] += ends[v];
-    // Filled from each v's first place: ends[v], where v begins, moves to where it ends.
+    // Filled from the first position of each v: ends[v], where v begins, advances to where it ends.
     for (Index k = 0; k < inner; k++) named(k, [&](Index v, Index offset) { list[ends[v]++] = offset; });
     for_numbered_parts(threads_, hot_.size, [&](int part, Index begin, Index end) {
       double* const sums = workspace + part * row_.size;
@@ -132,7 +132,7 @@ class OneHotKernel final : public Kernel {
   const OneHot form_;
   const double scale_;
   Extent hot_{}, row_{};
-  std::vector<Extent> outer_{}, inner_{};  // kept and reduced ones, but v and the row
+  std::vector<Extent> outer_{}, inner_{};  // kept and reduced extents, without v and the row
   Index origin_ = 0;
   int threads_ = 1;
 };

@@ -13,7 +13,7 @@
 namespace motley::cpu {
 namespace {
 
-constexpr Index kWorthAThread = 32768;  // elements: about 10 us of memory traffic, against 1-2 us to wake a team
+constexpr Index kWorthAThread = 32768;  // elements, at least: about 10 us of memory traffic, against 1-2 us to wake a team
 
 std::string name_of(const Loops& loops) {
   return std::string("motley:") + loops.name;
@@ -34,11 +34,11 @@ class MapKernel final : public Kernel {
   int threads_;
 };
 
-// How a pool operand [n c h w] divides into images [h w lanes] with contiguous lanes.
+// Divides a pool operand [n c h w] into images [h w lanes] with contiguous lanes.
 class PoolOperand {
  public:
   PoolOperand(Format format, const std::vector<Index>& extents) : format_(format), strides_(strides_of(format, extents)) {}
-  // Channels c..c+lanes-1 are next to each other in this format.
+  // Channels c..c+lanes-1 are contiguous in this format.
   Index most_lanes(Index channels) const { return format_ == Format::channels_last ? channels : 1; }
   Index offset(Index n, Index c) const { return n * strides_[0] + c * strides_[1]; }
   Index row() const { return strides_[2]; }
@@ -124,13 +124,13 @@ class PoolKernel final : public Kernel {
 
   const Loops& loops_;
   KernelSpec spec_;
-  PoolOperand x_, wide_, y_;  // wide_: the x that has the halo
+  PoolOperand x_, wide_, y_;  // wide_: the x that includes the halo
   PoolLoop loop_{};
   Index lanes_ = 1, groups_ = 0;
   int threads_ = 1;
 };
 
-// conv2d and dense with an extent of 0, but for the epilogue.
+// conv2d and dense with an extent of 0, without the epilogue.
 class EmptyKernel final : public Kernel {
  public:
   EmptyKernel(const KernelSpec& spec, const Loops& loops) : loops_(loops), spec_(spec), bytes_(operands_of(spec).back().bytes()) {
@@ -160,7 +160,8 @@ class EmptyKernel final : public Kernel {
   std::vector<Index> extents_{}, strides_{};
 };
 
-// A contraction, then the epilogue over its result. between: bytes of the contraction's result where it is not the epilogue's.
+// A contraction, then the epilogue over its result. between: bytes of the contraction's result if that is not in the epilogue's
+// result.
 class ThenEpilogue final : public Kernel {
  public:
   ThenEpilogue(std::unique_ptr<Kernel> contraction, std::unique_ptr<Kernel> epilogue, std::size_t between)
@@ -231,7 +232,7 @@ std::unique_ptr<Kernel> then_epilogue(std::unique_ptr<Kernel> contraction, const
 Conversion conversion_by(const Loops& loops, int threads) {
   const auto by = [threads](auto* convert) {
     return [threads, convert](auto* from, auto* to, Index n) {
-      constexpr Index kUnit = 4096;  // elements that one thread takes at least
+      constexpr Index kUnit = 4096;  // least elements for one thread
       for_parts(threads, (n + kUnit - 1) / kUnit,
                 [&](Index begin, Index end) { convert(from, to, begin * kUnit, std::min(end * kUnit, n)); });
     };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // s[i j] = scale * sum over c of q[i c] * k[j c] for the keys that count; y[i c] = sum over j of softmax(s[i])[j] * v[j c], and its
-// gradients from the softmax's log-sum-exp. In memory a head's queries and keys are head_step apart.
+// gradients from the softmax's log-sum-exp. In memory consecutive queries and keys of a head are head_step apart.
 #include <algorithm>
 
 #include "kernels/operands.h"
@@ -13,7 +13,7 @@ namespace {
 template <class T>
 struct Head {
   const KernelSpec& spec;
-  const T *q, *k, *mask;  // mask: null: there is none
+  const T *q, *k, *mask;  // mask: null if there is none
   Index step = head_step(spec);
 
   bool counts(Index j) const { return mask == nullptr || static_cast<double>(mask[j]) > 0; }
@@ -32,7 +32,7 @@ Head<T> head_of(const KernelSpec& spec, Operands operands, std::size_t mask, Ind
           spec.share > 0 ? in(mask) + g / spec.share * e.f : nullptr};
 }
 
-// workspace: the weights of one query.
+// workspace: holds the weights of one query.
 template <class T>
 void forward(const KernelSpec& spec, Operands operands, void* workspace) {
   const Roles& e = spec.roles;
@@ -58,7 +58,7 @@ void forward(const KernelSpec& spec, Operands operands, void* workspace) {
   }
 }
 
-// workspace: dk and dv of one head, dq of one query.
+// workspace: holds dk and dv of one head, dq of one query.
 template <class T>
 void backward(const KernelSpec& spec, Operands operands, void* workspace) {
   const Roles& e = spec.roles;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// y[n c p q] = mean over r s of x[n c row(p,r) col(q,s)], real elements only; 0 where a window has none.
+// y[n c p q] = mean over r s of x[n c row(p,r) col(q,s)], over real elements only; 0 if a window has none.
 #include <algorithm>
 
 #include "kernels/reference/reference.h"
@@ -24,7 +24,7 @@ void forward(const KernelSpec& spec, Operands operands, void*) {
         }
 }
 
-// dx[n c h w] = sum over the p q whose window holds (h, w) of dy[n c p q] / count(p, q). workspace: one plane [h w] of f64.
+// dx[n c h w] = sum over the p q whose window contains (h, w) of dy[n c p q] / count(p, q). workspace: one plane [h w] of f64.
 template <class T>
 void backward_data(const KernelSpec& spec, Operands operands, void* workspace) {
   const Roles& e = spec.roles;
@@ -37,7 +37,7 @@ void backward_data(const KernelSpec& spec, Operands operands, void* workspace) {
       for (Index p = 0; p < e.p; p++)
         for (Index q = 0; q < e.q; q++) {
           const Index count = for_each_real(spec, p, q, [](Index, Index) {});
-          const double share = static_cast<double>(dy(n, c, p, q)) / static_cast<double>(count);  // unused where count is 0
+          const double share = static_cast<double>(dy(n, c, p, q)) / static_cast<double>(count);  // unused if count is 0
           for_each_real(spec, p, q, [&](Index h, Index w) {
             if (in_slice(spec, h, w)) plane[h * e.w + w] += share;
           });

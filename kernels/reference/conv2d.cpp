@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// y[n f p q] = epilogue(b[f] + sum over c r s of x[n c row(p,r) col(q,s)] * w[f c r s]), or that added to y, and its two
-// gradients; of groups, f among all filters and c in its group. The innermost loops run along rows of x and y, so that compilers
-// vectorise them; workspace: one such row of f64 sums.
+// y[n f p q] = epilogue(b[f] + sum over c r s of x[n c row(p,r) col(q,s)] * w[f c r s]), or that added to y, and its two gradients;
+// with groups, f counts all filters and c the channels within a group. The innermost loops run along rows of x and y, so that
+// compilers vectorise them; workspace: one such row of f64 sums.
 #include <algorithm>
 
 #include "kernels/reference/reference.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// result[...] combine= scale * formula(operands[...]) over the map's extents; where the result's stride is 0 the index is reduced.
+// result[...] combine= scale * formula(operands[...]) over the map's extents; an index along which the result's stride is 0 is
+// reduced.
 #include <motley/error.h>
 
 #include <array>
@@ -32,14 +33,14 @@ void store(void* data, DType dtype, Index at, double value) {
   }
 }
 
-// Which of the extents a walk goes over, in row-major order.
+// The extents that a walk traverses, in row-major order.
 struct Walk {
   std::array<std::size_t, kMostExtents> dims{};
   std::size_t count = 0;
 };
 using Position = std::array<Index, kMostExtents>;
 
-// Steps the walk's indices (all 0 after the last); false: that was the last.
+// Advances the walk's indices (all 0 after the last position); false: that was the last.
 bool advance(const KernelSpec& spec, const Walk& walk, Position& at) {
   for (std::size_t i = walk.count; i-- > 0;) {
     const std::size_t dim = walk.dims[i];
@@ -96,7 +97,7 @@ void run(const KernelSpec& spec, Operands operands, void*) {
           double& total = totals[k];
           if (spec.combine == Combine::set) total = value;
           if (spec.combine == Combine::add) total += value;
-          if (spec.combine == Combine::max && (value > total || std::isnan(value))) total = value;  // a NaN stays
+          if (spec.combine == Combine::max && (value > total || std::isnan(value))) total = value;  // a NaN is kept
         }
       } while (advance(spec, reduced, at));
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// y[n c p q] = max over r s of x[n c row(p,r) col(q,s)], real elements only; 0 where a window has none.
+// y[n c p q] = max over r s of x[n c row(p,r) col(q,s)], over real elements only; 0 if a window has none.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -11,12 +11,12 @@ namespace {
 
 struct Winner {
   Index h = 0, w = 0;
-  bool any = false;   // of the elements that `takes` allows
+  bool any = false;   // an element that `takes` allows was seen
   bool real = false;  // the window has a real element
 };
 
-// The first of the greatest elements in row-major order, where there is a NaN the last NaN; element (0, 0) of the slice is
-// x(.., top, left).
+// The first of the greatest elements in row-major order, or the last NaN if there is one; element (0, 0) of the slice is x(.., top,
+// left).
 template <class T, class Takes>
 Winner winner(const KernelSpec& spec, const Slice<T>& x, Index n, Index c, Index p, Index q, Index top, Index left, Takes&& takes) {
   Winner best;
@@ -42,7 +42,7 @@ void forward(const KernelSpec& spec, Operands operands, void*) {
         }
 }
 
-// dx[n c h w] = sum over the p q that (h, w) wins of dy[n c p q]. workspace: one plane [h w] of f64.
+// dx[n c h w] = sum of dy[n c p q] over the p q in whose window (h, w) wins. workspace: one plane [h w] of f64.
 template <class T>
 void backward_data(const KernelSpec& spec, Operands operands, void* workspace) {
   const Roles& e = spec.roles;

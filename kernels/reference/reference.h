@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the reference's ops share: where an element is. All arithmetic is f64.
+// Shared by the reference's ops: the positions of elements. All arithmetic is f64.
 #pragma once
 #include <motley/error.h>
 #include <motley/kernel_spec.h>
@@ -60,7 +60,7 @@ Slice<T> y_slice(void* data, const KernelSpec& spec) {
   return {data, spec.y_format, {spec.roles.n, channels, spec.roles.p, spec.roles.q}};
 }
 
-// The row and column of x that window element (r, s) of output (p, q) reads; outside of 0..h-1, 0..w-1 it is padding.
+// The row and column of x that window element (r, s) of output (p, q) reads; outside of 0..h-1, 0..w-1 is padding.
 inline Index row_of(const KernelSpec& spec, Index p, Index r) {
   return p * spec.stride[0] - spec.padding[0] + r * spec.dilation[0];
 }
@@ -68,7 +68,8 @@ inline Index col_of(const KernelSpec& spec, Index q, Index s) {
   return q * spec.stride[1] - spec.padding[2] + s * spec.dilation[1];
 }
 
-// Pools: calls with (h, w) of every real element of the window of (p, q), in row-major order, those in the halo too; how many.
+// Pools: calls with (h, w) for every real element of the window of (p, q), in row-major order, including those in the halo; returns
+// their number.
 template <class Call>
 Index for_each_real(const KernelSpec& spec, Index p, Index q, Call&& call) {
   const Roles& e = spec.roles;
@@ -91,7 +92,7 @@ inline bool in_slice(const KernelSpec& spec, Index h, Index w) {
 
 inline constexpr std::size_t kMostExtents = 16;  // of a map
 
-// The storage type's instance of loops that are templates over it.
+// The instance, for the storage type, of loops that are templates over it.
 inline Run by_dtype(const KernelSpec& spec, Run f32, Run f64) {
   check(spec.dtype != DType::i32, "kernels compute in f32 or f64");
   return spec.dtype == DType::f32 ? f32 : f64;

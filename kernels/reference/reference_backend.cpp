@@ -27,7 +27,7 @@ reference::Run loops_of(const KernelSpec& spec) {
 class ReferenceKernel final : public Kernel {
  public:
   explicit ReferenceKernel(const KernelSpec& spec) : spec_(spec), run_(loops_of(spec)) {}
-  // f64 sums. Convolutions: one row of x or y. Pools backward: one plane [h w]. Attention: what reference::attention says.
+  // f64 sums. Convolutions: one row of x or y. Pools backward: one plane [h w]. Attention: as reference::attention says.
   std::size_t workspace_bytes() const override {
     const Roles& e = spec_.roles;
     if (spec_.op == KernelOp::attention)

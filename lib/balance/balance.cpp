@@ -22,7 +22,7 @@ namespace motley {
 
 namespace {
 
-// Which implementations run, where the profile timed several.
+// Chooses which implementations run, where the profile timed several.
 void choose_implementations(PlanData& data, const Profile& profile) {
   data.implementations.assign(data.predicted.size(), {});
   if (profile.empty()) return;
@@ -32,11 +32,11 @@ void choose_implementations(PlanData& data, const Profile& profile) {
         data.implementations[r].push_back({std::move(spec), std::move(fastest)});
 }
 
-// Slower by less is noise.
+// A smaller difference is noise.
 constexpr double kNoise = 1.02;
 
-// Which fused kernels the profile says are slower than apart, or impossible; what was not measured is as bytes and instructions
-// say.
+// Which fused kernels the profile says are slower than separate ones, or impossible; for what was not measured bytes and
+// instructions decide.
 void choose_apart(PlanData& data, const Profile& profile) {
   const auto pays = [&](int rank, const Fusion& f) {
     double fused = 0, apart = 0;
@@ -54,7 +54,7 @@ void choose_apart(PlanData& data, const Profile& profile) {
   data.apart = none;
   for (std::size_t r = 0; r < none.size() && !profile.empty(); r++) {
     std::vector<KernelSpec>& apart = data.apart[r];
-    for (std::size_t before = apart.size() + 1; before != apart.size();) {  // what stays apart may be fused with something else
+    for (std::size_t before = apart.size() + 1; before != apart.size();) {  // a map that stays apart may be fused with another one
       before = apart.size();
       std::vector<Fusion> made;
       compile(data, static_cast<int>(r), {}, &made);
@@ -71,7 +71,7 @@ void choose_apart(PlanData& data, const Profile& profile) {
     predict(data, profile);
 }
 
-// What the search could not avoid.
+// Refuses kernels that no device can compute and that the search could not avoid.
 void refuse_impossible(const PlanData& data, const Mesh& mesh, const Profile& profile) {
   for (int r = 0; r < mesh.ranks() && data.step_seconds.value_or(0) >= kImpossibleSeconds; r++)
     for (const ProgramStep& s : compile(data, r).steps) {

@@ -21,7 +21,7 @@ std::size_t at(Index i) {
   return static_cast<std::size_t>(i);
 }
 
-// Checked, with sizes past the cap and sizes that cannot be made +infinite.
+// The tables, checked, with sizes past the cap and sizes that cannot be computed set to +infinity.
 SizeTables usable(const SizeTables& seconds, Index size, const Sizes& caps) {
   check(size >= 0 && !seconds.empty(), "a dim is distributed over ranks");
   check(caps.empty() || caps.size() == seconds.size(), "one cap per rank");
@@ -54,7 +54,7 @@ class Feasible {
     }
     return sum >= size_;
   }
-  // Bit m of `reached`: the ranks so far can take m units together.
+  // Bit m of `reached`: the ranks so far can together take m units.
   bool by_subset_sums(double t) const {
     const std::size_t words = at(size_) / 64 + 1;
     std::vector<std::uint64_t> reached(words, 0), next(words);
@@ -80,9 +80,9 @@ class Feasible {
   bool monotone_ = true;
 };
 
-// The cut over these allowed sizes (per rank, ascending) with the least sum of seconds; ties (to 1e-12) go to the
-// lexicographically greatest. least[r][m - first[r]]: of ranks r.. for m units. Only those m are visited from which the
-// ranks before and after can still make `size`: p s^2 for a surplus of s units.
+// The cut over these allowed sizes (per rank, ascending) with the least sum of seconds; ties (to 1e-12) go to the lexicographically
+// greatest. least[r][m - first[r]]: the least sum of ranks r.. for m units. Only those m are visited from which the ranks before
+// and after can still make `size`: p s^2 for a surplus of s units.
 std::optional<Sizes> least_total(const SizeTables& seconds, const std::vector<Sizes>& allowed, Index size) {
   const std::size_t ranks = seconds.size();
   std::vector<Index> before_most(ranks + 1, 0), before_least(ranks + 1, 0), after_most(ranks + 1, 0), after_least(ranks + 1, 0);
@@ -158,7 +158,7 @@ std::optional<Sizes> cut_of(const SizeTables& seconds, Index size, double t) {
   return best;
 }
 
-// The seconds of all sizes that a cut can have beside the others' largest, ascending.
+// The seconds of all sizes that a cut can have if the other ranks take at most their largest sizes, ascending.
 std::vector<double> candidate_times(const SizeTables& seconds, Index size) {
   std::vector<Index> most;
   for (const auto& t : seconds) {

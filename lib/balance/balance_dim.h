@@ -7,7 +7,7 @@
 
 namespace motley {
 
-// seconds[rank][k]: what k units of the dim cost that rank, k = 0..size. Not finite: the rank cannot take k.
+// seconds[rank][k]: the seconds of k units of the dim on that rank, k = 0..size. Not finite: the rank cannot take k.
 using SizeTables = std::vector<std::vector<double>>;
 
 struct DimBalance {
@@ -16,13 +16,13 @@ struct DimBalance {
   std::vector<Index> next_best{};  // the fastest cut that is slower than this one; empty: there is none
   double next_best_seconds = 0;
   std::vector<double> idle{};  // per rank: seconds it waits for the slowest
-  bool exact = true;           // false: no better cut near by (balance_sum, many ranks)
+  bool exact = true;           // false: a local optimum (balance_sum, many ranks)
 };
 
-// The cut with the least makespan, max over ranks of seconds[rank][parts[rank]]; any tables, monotone or not. Among equal
-// makespans the least sum of all ranks' seconds, then the lexicographically greatest parts (first ranks fill their steps).
-// caps[rank]: most units that fit its memory. UserError: the caps hold less than `size`.
-// Monotone tables: threshold search; else subset sums per threshold, p n^2/64 word operations times log(p n).
+// The cut with the least makespan, max over ranks of seconds[rank][parts[rank]]; any tables, monotone or not. Among equal makespans
+// the one with the least sum of all ranks' seconds, then with the lexicographically greatest parts (first ranks fill their steps).
+// caps[rank]: most units that fit the rank's memory. UserError: the caps hold less than `size`. Monotone tables: threshold search;
+// else subset sums per threshold, p n^2/64 word operations times log(p n).
 DimBalance balance_dim(const SizeTables& seconds, Index size, const std::vector<Index>& caps = {});
 
 double makespan(const SizeTables& seconds, const std::vector<Index>& parts);

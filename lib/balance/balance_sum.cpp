@@ -14,7 +14,7 @@ namespace motley {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-constexpr double kEnumerated = 1 << 18;  // cuts; more are searched from good starts, pair by pair
+constexpr double kEnumerated = 1 << 18;  // cuts; if there are more, a local search runs from good starts, pair by pair
 using Sizes = std::vector<Index>;
 
 std::size_t at(Index i) {
@@ -63,7 +63,7 @@ class SumSearch {
   }
 
  private:
-  // How many cuts there are: binomial(units + ranks - 1, ranks - 1).
+  // Number of cuts: binomial(units + ranks - 1, ranks - 1).
   double cuts(Index units) const {
     double n = 1;
     for (std::size_t r = 1; r < ranks_; r++) n = n * (static_cast<double>(units) + static_cast<double>(r)) / static_cast<double>(r);
@@ -112,7 +112,7 @@ class SumSearch {
     }
   }
 
-  // Deals the units of every two ranks again between them until nothing gets better.
+  // Redistributes the units of every pair of ranks between the two until nothing gets better.
   void descend(Sizes parts) {
     consider(parts);
     for (bool moved = true; moved;) {
@@ -149,7 +149,7 @@ class SumSearch {
     return best.parts.empty() ? from : best.parts;
   }
 
-  // Every cut whose parts but the last are among `sizes`; a branch is left when its makespans so far pass the runner-up.
+  // Every cut whose parts but the last are among `sizes`; a branch is abandoned when its makespans so far exceed the runner-up's.
   void enumerate(const Sizes& sizes) {
     Sizes parts(ranks_, 0);
     branch(sizes, 0, size_, std::vector<double>(groups_.size(), 0.0), parts);

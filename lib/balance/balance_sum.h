@@ -7,14 +7,14 @@ namespace motley {
 
 struct SumOptions {
   std::vector<Index> caps{};   // most units per rank; empty: any
-  std::vector<Index> steps{};  // sizes worth trying first when there are too many cuts (granules); empty: all
+  std::vector<Index> steps{};  // sizes tried first when there are too many cuts (granules); empty: all
 };
 
-// The parts with the least  sum over groups g of max over ranks of groups[g][rank][parts[rank]].
-// Ties: the least sum of all ranks' seconds, then the lexicographically greatest. Exact for one or two ranks always, for more
-// while the cuts are few enough to be enumerated (with bounds); else the best that moves between any two ranks reach, starting
-// from each group's own optimum, the optimum of the summed tables, even, proportional and each rank alone. UserError: no cut fits.
-// next_best, idle as of balance_dim, idle summed over the groups.
+// The parts with the least  sum over groups g of max over ranks of groups[g][rank][parts[rank]]. Ties: the least sum of all ranks'
+// seconds, then the lexicographically greatest. Exact for one or two ranks; for more as long as the cuts are few enough to be
+// enumerated (with bounds); else the best found by moves between any two ranks, starting from each group's own optimum, the optimum
+// of the summed tables, even, proportional and each rank alone. UserError: no cut fits. next_best and idle as in balance_dim, idle
+// summed over the groups.
 DimBalance balance_sum(const std::vector<SizeTables>& groups, Index size, const SumOptions& options = {});
 
 }  // namespace motley

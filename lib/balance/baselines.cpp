@@ -12,7 +12,7 @@ namespace motley {
 
 namespace {
 
-// The rules with all cuts made so; nothing: there is none.
+// The rules with all cuts made by `by`; nothing: there is no such cut.
 std::optional<LayoutRules> cut_by(LayoutRules rules, const Passes& passes, CutBy by) {
   const auto sizes = reference_sizes(passes);
   bool any = false;

@@ -26,14 +26,14 @@ namespace motley {
 
 namespace {
 
-constexpr double kWorthRound = 0.01;  // for which the moves are tried once more
+constexpr double kWorthRound = 0.01;  // gain of a round for which the moves are tried once more
 constexpr double kRounding = 1e-9;
-constexpr double kWorthImproving = 1.3;  // times the best: what is slower with another plan's picks gets none of its own
+constexpr double kWorthImproving = 1.3;  // times the best: a plan slower with another plan's picks gets no picks of its own
 constexpr std::size_t kFinalists = 6;
-constexpr int kAlone = 8;  // parts, for each of which everything is tried, but for large steps
+constexpr int kAlone = 8;  // parts, for each of which everything is tried, except for large steps
 constexpr int kRounds = 4, kLinks = 3, kLessRounds = 5, kFitRounds = 8;
 constexpr double kLess =
-    0.8;  // of what it had, for a rank whose memory does not suffice; what helps in no such round is nothing at all
+    0.8;  // of its previous share, for a rank whose memory does not suffice; a rank that no such round helps gets nothing
 
 std::string milliseconds(double seconds) {
   return fmt::format("{:.3f} ms", seconds * 1e3);
@@ -87,7 +87,7 @@ class Chooser {
   }
 
  private:
-  // What is given to the open parts of each free variable by `list_of(variable, parts of)`; the others as `fixed_`.
+  // Gives the open parts of each free variable what `list_of(variable, parts of)` says; the other variables stay as in `fixed_`.
   template <class F>
   Proposal proposal(const RankSet& ranks, int per, const std::string& why, F list_of) const {
     Proposal out{fixed_, std::vector<std::string>(variables_.size(), why)};
@@ -116,7 +116,7 @@ class Chooser {
     });
   }
 
-  // Each variable's best parts on its tables, the others as in `data`.
+  // Each variable's best parts on its tables; the other variables stay as in `data`.
   Proposal balanced(const PlanData& data, const RankSet& ranks, int per) const {
     return proposal(ranks, per, "", [&](std::size_t i, const PartsOf& of, std::string& why) {
       const Variable& v = variables_[i];
@@ -150,8 +150,8 @@ class Chooser {
     return inside == 1 ? with + " alone" : "without " + without;
   }
 
-  // Along which axes lists may differ for these ranks: none (-1), and each axis where the ranks do not form a grid, so that one
-  // list for all coordinates would open parts for others.
+  // Along which axes lists may differ for these ranks: none (-1), and each axis along which the ranks do not form a grid, where one
+  // list for all coordinates would give parts to other ranks.
   std::vector<int> axes_of_lists(const RankSet& ranks) const {
     std::vector<int> out{-1};
     const auto axes = static_cast<int>(mesh_.axes().size());
@@ -164,7 +164,7 @@ class Chooser {
     return out;
   }
 
-  // The stated list: even, proportional and balanced parts on every set of ranks that is tried.
+  // The list of proposals: even, proportional and balanced parts on every set of ranks that is tried.
   std::vector<Proposal> listed(const PlanData& base) const {
     std::vector<Proposal> out;
     auto add = [&](Proposal p) {
@@ -196,7 +196,7 @@ class Chooser {
       overlapped(best);
       return best;
     }
-    if (fixed_ != best.of.parts) best.seconds = kNever;  // even is not what every rule says
+    if (fixed_ != best.of.parts) best.seconds = kNever;  // not every rule says even
     consider(proposals, base, best);
     go_round(base, best);
     int left = moved_plans_;
@@ -211,7 +211,8 @@ class Chooser {
     return best;
   }
 
-  // All of them with the picks of `like`, then as many as the step's size allows, the fastest first, with picks of their own.
+  // Evaluates all proposals with the picks of `like`; then as many as the step's size allows, the fastest first, with picks of
+  // their own.
   void consider(const std::vector<Proposal>& proposals, const PlanData& like, Trial& best) {
     std::vector<std::pair<double, std::size_t>> order;
     for (std::size_t i = 0; i < proposals.size(); i++)
@@ -228,7 +229,7 @@ class Chooser {
     std::stable_sort(finalists_.begin(), finalists_.end(), [](const Trial& a, const Trial& b) { return a.seconds < b.seconds; });
     if (finalists_.size() > kFinalists) finalists_.resize(kFinalists);
   }
-  // The fastest few of the list are compared again with that, and one variable at a time.
+  // The fastest few of the list are compared again with overlap counted, and with one variable changed at a time.
   void overlapped(Trial& best) {
     trials_.overlaps = true;
     best = trials_.again(std::move(best));
@@ -250,7 +251,7 @@ class Chooser {
     return out;
   }
 
-  // Tables made again on a plan, and again on what comes of it; on several axes lists that differ along one of them too.
+  // Makes the tables again on a plan, and again on the resulting plan; on several axes also lists that differ along one of them.
   void go_round(const PlanData& base, Trial& best) {
     chains(base, best);
     for (int round = 0; round < kRounds; round++) {
@@ -305,7 +306,7 @@ class Chooser {
     return out;
   }
 
-  // Ranks whose memory does not suffice get less, until it does or nothing is left to give.
+  // Ranks whose memory does not suffice get less, until it suffices or nothing is left to take from them.
   void fit(Trial& best) {
     for (const Variable& v : variables_) caps_.emplace_back(static_cast<std::size_t>(v.parts), v.size);
     for (int round = 0; round < kFitRounds && std::isinf(best.seconds); round++) {
@@ -327,7 +328,7 @@ class Chooser {
         std::fill(next.why.begin(), next.why.end(), "as much as the devices' memory takes");
         best = trials_.improved(std::move(next));
       } catch (const UserError&) {
-        return;  // what is wanted does not fit; the plan says where
+        return;  // the requested parts do not fit; the plan says where
       }
     }
   }
@@ -355,11 +356,11 @@ class Chooser {
   RankSet all_;
   Cost cost_;
   std::vector<Trial> finalists_{};          // the fastest of the list
-  Assignment fixed_{};                      // what parts "proportional" say
+  Assignment fixed_{};                      // what rules with parts "proportional" require
   std::vector<std::vector<Index>> caps_{};  // per variable and part, once memory does not suffice
-  bool large_ = false;                      // a step whose plans are so slow to make that few are tried
-  std::size_t improved_plans_ = 0;          // that are made for the list
-  int moved_plans_ = 0;                     // that are made by moving units
+  bool large_ = false;                      // a large step: its plans take so long to make that few are tried
+  std::size_t improved_plans_ = 0;          // number of plans made for the list
+  int moved_plans_ = 0;                     // number of plans made by moving units
 };
 
 }  // namespace

@@ -10,15 +10,16 @@ namespace motley {
 
 struct ChosenParts {
   LayoutRules rules{};  // every part given
-  PlanData plan{};      // under them, predicted
+  PlanData plan{};      // the plan under these rules, predicted
   std::vector<CutChoice> cuts{};
   std::vector<std::string> notes{};
 };
 
-// With a profile the least predicted of a list of whole plans in virtual time: on all ranks, on each rank alone, on every prefix of
-// the ranks by speed, on all without one host, up to four ranks on every set of them, the parts even, proportional, and the best on
-// staircase tables of the kernels (exact on these tables where balance_sum says so). From there near by: tables made again on the
-// best plan, on meshes of several axes lists that differ along an axis, units moved between ranks. Without a profile: even. Pure.
+// With a profile: the least predicted of a list of whole plans in virtual time: on all ranks, on each rank alone, on every prefix
+// of the ranks by speed, on all without one host, and (with up to four ranks) on every set of them; each with even, proportional,
+// and best parts on staircase tables of the kernels (exact on these tables where balance_sum says so). Then a local search from
+// there: tables made again on the best plan, on meshes of several axes lists that differ along an axis, units moved between ranks.
+// Without a profile: even. Pure.
 ChosenParts choose_parts(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype);
 
 }  // namespace motley

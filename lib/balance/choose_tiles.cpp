@@ -12,17 +12,18 @@ namespace motley {
 
 namespace {
 
-// Of the step's seconds that tiling one tensor, or more pieces of its messages, must gain. Where the ranks' cores move the bytes
-// virtual time sees only a part of that: three tensors that were to gain 1.6 % together lost 6 % by TCP (bench/overlap).
+// Minimum gain, as a part of the step's seconds, of tiling one tensor or of more pieces of its messages. Where the ranks' cores
+// move the bytes, virtual time sees only a part of the cost: three tensors that were to gain 1.6 % together lost 6 % by TCP
+// (bench/overlap).
 constexpr double kMinGain = 0.01;
 
-// In as many pieces as it pays.
+// The tiling into the number of pieces that gains most.
 std::optional<PlanData> best_tiling(const PlanData& data, int tensor, Hop TensorPlan::*hop, const Profile& profile) {
   std::optional<PlanData> best;
   for (int tiles : kTileCounts) {
     PlanData trial = data;
     Hop& tiled = at(trial.tensors, tensor).*hop;
-    tiled.schedule = {};  // a tile goes direct
+    tiled.schedule = {};  // a tile is sent directly
     if (!may_tile(trial, tensor, hop, tiles)) continue;
     tiled.tiles = tiles;
     count_bytes(trial);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which tensors are tiled, and in how many pieces their messages go.
+// Which tensors are tiled, and in how many pieces their messages are sent.
 #pragma once
 #include <motley/profile.h>
 
@@ -7,7 +7,7 @@
 
 namespace motley {
 
-// Those of exchanges that overlap with kernels, where virtual time says that it pays.
+// Tiles tensors of exchanges that overlap with kernels, where virtual time predicts a gain.
 void choose_tiles(PlanData& data, const Profile& profile);
 
 }  // namespace motley

@@ -17,7 +17,7 @@ struct Specs {
   std::vector<KernelSpec> list{};
   std::unordered_map<std::size_t, std::vector<std::size_t>> seen{};
   void add(KernelSpec spec) {
-    spec.bias = false;  // fused: Profile keeps points without
+    spec.bias = false;  // fused: Profile keeps points without a bias
     spec.accumulate = false;
     spec.epilogue = {};
     add_whole(std::move(spec));

@@ -34,7 +34,7 @@ std::vector<double> busy_of(const Mesh& mesh, const PlanData& plan, const Variab
   return busy;
 }
 
-// All of it, then what halves to one unit, a few sizes.
+// All of it, then halves down to one unit: a few sizes.
 std::vector<Index> units_of(Index size) {
   std::vector<Index> out{size};
   for (Index units : {size / 2, size / 4, Index{16}, Index{8}, Index{4}, Index{1}})

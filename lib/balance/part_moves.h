@@ -4,11 +4,11 @@
 
 namespace motley {
 
-inline constexpr double kGain = 1e-3;  // of the step's seconds, by which a plan beside the best one must be faster
+inline constexpr double kGain = 1e-3;  // minimum gain of a plan over the best one, as a part of the step's seconds
 
-// Units from one part to another while the whole step, exchanges counted, becomes faster; first from the rank that computes
-// longest. On several axes also on one coordinate of an axis alone. Makes at most `left` plans with the picks of the best, and
-// takes them from it.
+// Moves units from one part to another while the whole step, including exchanges, becomes faster; first away from the rank that
+// computes longest. On several axes also on one coordinate of an axis alone. Makes at most `left` plans with the picks of the best
+// one, and subtracts their number from `left`.
 void move_units(const PartTrials& trials, Trial& best, int& left);
 
 }  // namespace motley

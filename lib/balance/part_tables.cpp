@@ -21,7 +21,7 @@ bool travels(const TensorPlan& t) {
   return std::any_of(kHops.begin(), kHops.end(), [&](auto hop) { return (t.*hop).travels(); });
 }
 
-// What sizes of each part of `v` take in one pass, added to `sum`.
+// Adds to `sum` the seconds of one pass for all sizes of each part of `v`.
 void add_pass(SizeTables& sum, const PlanData& data, const Mesh& mesh, const Cost& cost, const Variable& v, const PartsOf& of,
               int p, int index) {
   const Pass& pass = at(data.passes.passes, p);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the parts of a dim cost each rank, by their size: kernels alone. And which ranks are worth trying without the others.
+// The seconds of a dim's parts on each rank, by size: kernels alone. And which sets of ranks to try without the others.
 #pragma once
 #include <motley/partition.h>
 
@@ -14,7 +14,7 @@ namespace motley {
 
 using RankSet = std::vector<bool>;  // per rank
 
-// Which ranks' parts are considered: those of `ranks`, on one coordinate of an axis (jagged cuts) or on all (per = -1).
+// Whose parts are considered: those of `ranks`, on one coordinate of an axis (jagged cuts) or on all (per = -1).
 struct PartsOf {
   RankSet ranks{};
   int per = -1, at = -1;
@@ -23,17 +23,17 @@ struct PartsOf {
   }
 };
 
-// Per part whether some of these ranks have it.
+// Per part: whether one of these ranks has it.
 std::vector<bool> open_parts(const Mesh& mesh, const Variable& v, const PartsOf& of);
 
-// Seconds per group of passes between two waits, per part its slowest rank's, per size 0..n of the dim; other cuts as they are in
-// `data`.
+// Per group of passes between two waits, per part, per size 0..n of the dim: the seconds of the part's slowest rank; other cuts as
+// they are in `data`.
 std::vector<SizeTables> tables_of(const PlanData& data, const Mesh& mesh, const Cost& cost, const Variable& v, const PartsOf& of);
 
-// Of all groups together.
+// The sum over all groups.
 SizeTables summed(const std::vector<SizeTables>& groups, const Variable& v);
 
-// A list over the open parts alone; the others get nothing. No part open: no rank has any, whatever the list.
+// A list over the open parts alone; the others get nothing. If no part is open, no rank gets any, whatever the list.
 template <class F>
 std::vector<Index> over(const std::vector<bool>& open, Index size, F list_of) {
   std::vector<std::size_t> which;
@@ -46,11 +46,11 @@ std::vector<Index> over(const std::vector<bool>& open, Index size, F list_of) {
   return out;
 }
 std::vector<Index> evenly(const Mesh& mesh, const Variable& v, const PartsOf& of);
-// By one speed number per part: its seconds for the whole dim in all that follows its cut.
+// Parts by one speed number each: the part's seconds for the whole dim in all passes that follow its cut.
 std::vector<Index> by_speed(const PlanData& data, const Mesh& mesh, const Cost& cost, const Variable& v, const PartsOf& of);
 
-// All ranks first. Then each alone, every prefix by speed (of more than 16 ranks the fastest alone and prefixes of powers of two),
-// all without one host; of up to four ranks every set.
+// All ranks first; then each rank alone, every prefix by speed (of more than 16 ranks: the fastest alone and prefixes of powers of
+// two), all without one host; for up to four ranks every set.
 std::vector<RankSet> rank_sets(const Mesh& mesh, const std::vector<double>& seconds);
 
 }  // namespace motley

@@ -23,7 +23,7 @@ struct Trial {
   double seconds = kNever;  // infinite where a rank's memory does not suffice, or its statistics are not defined
 };
 
-// Keeps references to what it is made from.
+// Keeps references to its arguments.
 class PartTrials {
  public:
   PartTrials(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype,
@@ -34,10 +34,10 @@ class PartTrials {
   bool is_free(std::size_t i) const { return variables_[i].by == CutBy::profile; }
 
   Trial improved(Proposal of) const;  // with the picks of the improving sweep. LayoutError: lists that do not tile
-  Trial quick(Proposal of, const PlanData& like) const;  // with the picks of another plan; never, where lists do not tile
+  Trial quick(Proposal of, const PlanData& like) const;  // with the picks of another plan; kNever where lists do not tile
   Trial again(Trial one) const;                          // the same plan, overlap counted
 
-  bool overlaps = false;  // between hosts and devices kernels run while messages travel: counted by improved() and again()
+  bool overlaps = false;  // kernels run while messages between hosts or devices are in flight: counted by improved() and again()
 
  private:
   Trial trial(Proposal of, PlanData plan) const;
@@ -50,7 +50,7 @@ class PartTrials {
   const std::vector<Variable>& variables_;
 };
 
-// True: it is faster than the best by this share, and is the best now.
+// True: the trial is faster than the best by this share, and becomes the best.
 bool take(Trial trial, Trial& best, double gain);
 
 }  // namespace motley

@@ -84,7 +84,7 @@ int following(const PlanData& data, const Mesh& mesh, const Pass& pass, const Pa
 
 std::vector<Range> with_part(std::vector<Range> box, const Pass& pass, int index, const Variable& v, Index k) {
   auto size = [&](int i) { return at(pass.indices, i).size; };
-  for (const Window& w : pass.windows)  // what the index bounds, or is bounded by
+  for (const Window& w : pass.windows)  // windows that bound the index, or that it bounds
     for (const Window& other : pass.windows)
       if ((w.made == index || w.read == index) && other.made == w.made)
         for (int end : {other.made, other.read}) at(box, end) = {0, size(end)};

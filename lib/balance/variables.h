@@ -11,7 +11,7 @@ namespace motley {
 
 // One rule whose parts are to be chosen.
 struct Variable {
-  std::string tensor{};  // empty: of `split`
+  std::string tensor{};  // empty: a rule of `split`
   std::string dim{};
   CutBy by = CutBy::profile;
   std::vector<int> axes{};
@@ -30,14 +30,14 @@ using Assignment = std::vector<PartLists>;  // one per variable
 
 // The rule itself inside `rules`.
 Rule* rule_of(LayoutRules& rules, const Variable& v);
-// The rules with these parts.
+// The rules with these parts set.
 LayoutRules with_parts(LayoutRules rules, const Mesh& mesh, const std::vector<Variable>& variables, const Assignment& parts);
 Assignment even_parts(const std::vector<Variable>& variables);
-// The planner chooses the parts of the rule, of some rule, by a profile; explicit, even and shared-out parts need none.
+// Whether the planner chooses the parts of the rule (of some rule) by a profile; explicit, even and given shares need no profile.
 bool is_chosen(const Rule& rule);
 bool needs_profile(const LayoutRules& rules);
 std::vector<Variable> variables_of(const Passes& passes, const Mesh& mesh, const LayoutRules& rules);
-// The index through which a pass's work follows the cut of `v`; -1: none.
+// The index through which a pass's work follows the cut of `v`; -1: there is none.
 int following(const PlanData& data, const Mesh& mesh, const Pass& pass, const PassPlan& plan, const Variable& v);
 // A pass's work box when the part of `v` has k units: `box` with that index from 0 to k, scaled to the index's size.
 std::vector<Range> with_part(std::vector<Range> box, const Pass& pass, int index, const Variable& v, Index k);

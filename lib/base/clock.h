@@ -4,7 +4,7 @@
 
 namespace motley {
 
-// Of CLOCK_MONOTONIC, which ranks of one host share.
+// Seconds of CLOCK_MONOTONIC, which all ranks of one host share.
 inline double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }

@@ -8,7 +8,7 @@ namespace motley {
 
 namespace {
 
-// Items of one size, one after the other on neither side.
+// Items of one size that are not contiguous on either side.
 template <class Item>
 void copy_items(Index n, const std::byte* from, Index from_stride, std::byte* to, Index to_stride) {
   const auto size = static_cast<Index>(sizeof(Item));
@@ -19,12 +19,12 @@ void copy_items(Index n, const std::byte* from, Index from_stride, std::byte* to
 
 void copy_box(std::span<const Index> extents, std::size_t item, const std::byte* from, std::span<const Index> from_strides,
               std::byte* to, std::span<const Index> to_strides) {
-  std::size_t outer = extents.size();  // the dims after these are one run on both sides
+  std::size_t outer = extents.size();  // the dims from here on are one contiguous run on both sides
   Index run = 1;
   while (outer > 0 && (extents[outer - 1] == 1 || (from_strides[outer - 1] == run && to_strides[outer - 1] == run)))
     run *= extents[--outer];
   if (run == 0) return;
-  Index row = 1, from_step = 0, to_step = 0;  // the last of the outer dims, in one go where a run is one item
+  Index row = 1, from_step = 0, to_step = 0;  // the last of the outer dims, copied by one loop where a run is one item
   if (run == 1 && outer > 0) {
     outer--;
     row = extents[outer], from_step = from_strides[outer], to_step = to_strides[outer];

@@ -16,7 +16,7 @@
 namespace motley {
 namespace {
 
-// A file of /proc, which has no size before it is read; empty where it cannot be.
+// Reads a file of /proc, whose size is not known before; empty if it cannot be read.
 std::string text_of(const std::filesystem::path& file) {
   std::ifstream in(file);
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
@@ -62,7 +62,7 @@ std::optional<double> busy_core_seconds(std::string_view proc_stat, const std::v
 }
 
 std::optional<double> waited_seconds(std::string_view schedstat) {
-  const std::vector<double> of = numbers(schedstat);  // on a core, waiting, number of turns
+  const std::vector<double> of = numbers(schedstat);  // seconds on a core, seconds waiting, number of turns
   return of.size() < 2 ? std::nullopt : std::optional(of[1] * 1e-9);
 }
 
@@ -71,7 +71,7 @@ namespace {
 struct Beside {
   std::mutex mutex{};
   std::set<std::string> threads{};  // their numbers
-  double ended_seconds = 0;         // on a core, of those that are gone
+  double ended_seconds = 0;         // time on a core of threads that have ended
 };
 Beside& beside() {
   static Beside all;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much of its cores' time other processes took from this one: what is timed meanwhile is only worth keeping where that is
-// little.
+// How much of its cores' time other processes took from this one: timings taken in that period are only kept if it is little.
 #pragma once
 #include <optional>
 #include <string_view>
@@ -8,15 +7,15 @@
 
 namespace motley {
 
-// Seconds since the machine started that the cores were in use by anyone: user, nice, system, interrupts, and what a hypervisor
-// gave to other machines (steal), of these cores' lines in the text of /proc/stat (proc(5)). None: a core has no line.
+// Seconds since the machine started in which the cores were in use by any process: user, nice, system, interrupts, and what a
+// hypervisor gave to other machines (steal), from these cores' lines in the text of /proc/stat (proc(5)). None: a core has no line.
 std::optional<double> busy_core_seconds(std::string_view proc_stat, const std::vector<int>& cores, double ticks_per_second);
-// Seconds that a thread was ready to run and waited for a core, of the text of its schedstat (the second number, nanoseconds).
-// None: not there.
+// Seconds that a thread was ready to run but waited for a core, from the text of its schedstat (the second number, nanoseconds).
+// None: the number is not there.
 std::optional<double> waited_seconds(std::string_view schedstat);
 
-// While it lives: this thread works beside those that are timed, on other cores. Neither its time there nor that it waits for them
-// counts.
+// While an object of this class lives, this thread works beside the timed ones, on other cores: neither its CPU time nor its
+// waiting for a core counts.
 class ThreadBeside {
  public:
   ThreadBeside();
@@ -25,13 +24,13 @@ class ThreadBeside {
   ThreadBeside& operator=(const ThreadBeside&) = delete;
 };
 
-// The time from its construction to a call. Linux alone; of all threads of this process together.
+// Measures from its construction to a call. Linux only; all threads of this process together.
 class CoreUse {
  public:
-  explicit CoreUse(std::vector<int> cores);  // those that this process may use
-  // Of the cores' time, the share that others had: in use but not by this process, less the two ticks (of 10 ms) per core that two
-  // readings of rounded ticks may be wrong by, or, where that is more, waited for by its threads (exact). 0..1; none where /proc
-  // does not say.
+  explicit CoreUse(std::vector<int> cores);  // the cores that this process may use
+  // The share of the cores' time that other processes had: time in use but not by this process, less the two ticks (of 10 ms) per
+  // core by which two readings of rounded ticks may be wrong; or the time that this process's threads waited (exact), where that is
+  // more. 0..1; none where /proc does not say.
   std::optional<double> others_share() const;
 
  private:

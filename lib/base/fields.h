@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A value's fields, listed once: equality, hash (base/hash.h) and JSON of a type walk the same list, so none of them can forget
-// one. A list that leaves a field out, or has one twice, does not compile. The lists are where the types are: base/value_fields.h,
-// mesh/mesh_fields.h, kernels/kernel_spec_fields.h, graph/step_fields.h, plan/plan_fields.h.
+// A value's fields, listed once: equality, hash (base/hash.h) and JSON of a type use the same list, so none of them can omit a
+// field. A list that leaves a field out, or has one twice, does not compile. The lists are declared beside the types:
+// base/value_fields.h, mesh/mesh_fields.h, kernels/kernel_spec_fields.h, graph/step_fields.h, plan/plan_fields.h.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace motley {
 
-// member: of data, or of a function that gives what a class keeps to itself. doc and least (of its numbers): for JSON.
+// member: a data member, or a function that returns what a class keeps private. doc and least (of its numbers): for JSON.
 template <class M>
 struct NamedField {
   const char* name;
@@ -42,14 +42,14 @@ namespace fields_detail {
 template <class T, class... M>
 consteval bool holds_all(const std::tuple<NamedField<M>...>*) {
   if constexpr (std::is_aggregate_v<T>) {
-    // What is listed makes a T, and there is no room for one value more.
+    // The listed fields initialise a T, which has no further field.
     return requires {
       T{std::declval<FieldType<T, M>>()...};
     }
     &&!requires {
       T{std::declval<FieldType<T, M>>()..., {}};
     };
-  } else {  // with constructors: its fields are one after the other and fill it
+  } else {  // with constructors: its fields are contiguous and fill it
     std::size_t end = 0, widest = 1;
     ((end = (end + alignof(FieldType<T, M>) - 1) / alignof(FieldType<T, M>) * alignof(FieldType<T, M>) + sizeof(FieldType<T, M>),
       widest = widest < alignof(FieldType<T, M>) ? alignof(FieldType<T, M>) : widest),
@@ -83,14 +83,14 @@ consteval bool lists_all_fields() {
          fields_detail::differ(Fields<T>::list);
 }
 
-// Calls visit(field) for each; the value is std::invoke(field.member, object).
+// Calls visit(field) for each field of the list; the value is std::invoke(field.member, object).
 template <HasFields T, class F>
 constexpr void for_each_field(F&& visit) {
   static_assert(lists_all_fields<T>(), "Fields<T>::list has every field of T once, in the order of declaration");
   std::apply([&](const auto&... one) { (visit(one), ...); }, Fields<T>::list);
 }
 
-// By value, behind pointers too.
+// Compares by value, also behind pointers.
 template <class T>
 bool same_value(const T& a, const T& b) {
   return a == b;
@@ -100,7 +100,7 @@ bool same_value(const std::shared_ptr<T>& a, const std::shared_ptr<T>& b) {
   return a == b || (a != nullptr && b != nullptr && *a == *b);
 }
 
-// For types that do not say themselves when they are equal.
+// Equality for types that do not define it themselves.
 template <HasFields T>
 bool operator==(const T& a, const T& b) {
   bool equal = true;

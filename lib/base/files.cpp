@@ -37,7 +37,7 @@ void write_all(int fd, std::span<const std::byte> bytes, const std::filesystem::
 
 std::filesystem::path made_beside(const std::filesystem::path& path, const std::function<bool(const char*)>& make) {
   static std::atomic<int> count{0};  // threads of one process are ranks too
-  for (;;) {                         // one that is there was left by a process that was killed
+  for (;;) {                         // an existing one was left by a process that was killed
     const std::string name = path.string() + ".new-" + std::to_string(::getpid()) + "-" + std::to_string(count++);
     if (make(name.c_str())) return name;
     if (errno != EEXIST) fail("created in the directory " + folder_of(path).string(), path);
@@ -85,7 +85,7 @@ void sync_folder(const std::filesystem::path& folder) {
 }
 
 InputFile::InputFile(const std::filesystem::path& path, Links links) : path_(path) {
-  // Not blocked by a pipe that no one writes.
+  // O_NONBLOCK: open() does not wait for a writer of a pipe.
   fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | (links == Links::refuse ? O_NOFOLLOW : 0));
   if (fd_ < 0 && links == Links::refuse && errno == ELOOP)
     throw UserError(path.string() + ": a symbolic link; expected the file itself", Exit::data);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that are there whole or not at all; files read at any place.
+// Files that appear whole or not at all; files read at any offset.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -11,21 +11,21 @@
 
 namespace motley {
 
-// The directory in which the file will be is there. UserError (74).
+// Requires that the directory of the file exists. UserError (74).
 void require_folder(const std::filesystem::path& file);
 
-// The name beside `path`, not taken yet, under which make() made something; make() returns false with errno set. UserError (74).
+// A free name beside `path` under which make() has created something; make() returns false with errno set. UserError (74).
 std::filesystem::path made_beside(const std::filesystem::path& path, const std::function<bool(const char* name)>& make);
 
-// Written beside `path`; keep() syncs, renames and syncs the folder. A file that was there stays as it is until then; what is not
-// kept is removed. UserError (74) says which call failed on `path`.
+// A file written beside `path`; keep() syncs, renames and syncs the folder. Until then an existing file stays as it is; a file that
+// is not kept is removed. UserError (74) says which call failed on `path`.
 class NewFile {
  public:
   explicit NewFile(const std::filesystem::path& path);
   ~NewFile();
   NewFile(const NewFile&) = delete;
   NewFile& operator=(const NewFile&) = delete;
-  void write(std::span<const std::byte> bytes);  // after what was written before
+  void write(std::span<const std::byte> bytes);  // appends to what was written before
   void rewrite_start(std::span<const std::byte> bytes);
   void keep();
 
@@ -36,11 +36,12 @@ class NewFile {
   bool kept_ = false;
 };
 
-void sync_folder(const std::filesystem::path& folder);  // what was renamed into it is there after a crash. UserError (74)
+void sync_folder(const std::filesystem::path& folder);  // so that a file renamed into it is there after a crash. UserError (74)
 
 enum class Links : std::uint8_t { follow, refuse };
 
-// A regular file, open for reading. UserError: 66 there is none (65: a directory or a symbolic link, where links are refused), 74.
+// A regular file, open for reading. UserError: 66 it does not exist (65: a directory or a symbolic link, where links are refused),
+// 74.
 class InputFile {
  public:
   explicit InputFile(const std::filesystem::path& path, Links links = Links::follow);
@@ -49,7 +50,7 @@ class InputFile {
   InputFile& operator=(const InputFile&) = delete;
   const std::filesystem::path& path() const { return path_; }
   std::uint64_t size() const { return size_; }                  // when it was opened
-  void read(std::uint64_t at, std::span<std::byte> out) const;  // UserError: 65 it ends before, 74
+  void read(std::uint64_t at, std::span<std::byte> out) const;  // UserError: 65 the file ends before, 74
   std::string text(std::uint64_t at, std::uint64_t bytes) const;
 
  private:
@@ -58,8 +59,8 @@ class InputFile {
   int fd_ = -1;
 };
 
-// Writes the pieces in turn beside `path`, syncs, renames, syncs the folder. A file that was there stays as it is until the
-// rename. UserError (74) says which call failed on which file; nothing is left beside it then.
+// Writes the pieces in turn beside `path`, syncs, renames, syncs the folder. An existing file stays as it is until the rename.
+// UserError (74) says which call failed on which file; no temporary file is left in that case.
 void write_pieces(const std::filesystem::path& path, std::initializer_list<std::span<const std::byte>> pieces);
 
 }  // namespace motley

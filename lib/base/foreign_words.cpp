@@ -20,7 +20,7 @@ std::string bare(const std::string& word) {
   return out;
 }
 
-// motley's word -> what others say.
+// motley's word -> the words of other systems.
 const std::map<std::string, Words>& others() {
   static const std::map<std::string, Words> table{
       {"window", {"kernel", "kernelsize", "ksize", "filtersize", "poolsize", "kernelshape"}},
@@ -129,7 +129,8 @@ const std::map<std::string, Words>& others() {
   return table;
 }
 
-// A word of a list -> what others, or motley's later versions, have beside it and this one has not.
+// A word that motley's lists have -> words of other systems, or of later versions of motley, for things that this version does not
+// have.
 const std::map<std::string, Words>& not_built() {
   static const std::map<std::string, Words> table{
       {"relu", {"leakyrelu", "prelu", "selu", "celu", "softplus", "mish", "hardsigmoid", "softmax"}},

@@ -21,8 +21,8 @@ inline std::uint64_t hash_bytes(std::string_view text) {
   return hash_bytes(text.data(), text.size());
 }
 
-// Feeds values of one type such that unequal ones feed unequal bytes: numbers at full width, lists and texts after their length,
-// choices after their number, optional ones after a flag. Bytes in this machine's order: for ranks of one run and for files of one
+// Hashes values of one type such that unequal values give unequal bytes: numbers at full width, lists and texts after their length,
+// variants after their index, optionals after a flag. Bytes are in this machine's order: for ranks of one run and for files of one
 // machine.
 class Hash {
  public:
@@ -95,7 +95,7 @@ class Hash {
     return *this;
   }
   void spill(const void* from, std::size_t size);
-  std::array<std::byte, 1024> buffer_;  // most values fit: they are hashed in one go
+  std::array<std::byte, 1024> buffer_;  // most values fit: they are hashed at once
   std::size_t used_ = 0;
   void* state_ = nullptr;  // XXH3's, from the first byte that did not fit on
 };

@@ -7,8 +7,8 @@
 namespace motley {
 
 std::string host_name();  // for people; at most 63 bytes; "?": unknown
-// The same for all processes of one machine, in containers too: its boot id (36 bytes), or the host's name where /proc has none.
-// `root`: of the tree that is read (tests have their own).
+// The same for all processes of one machine, in containers too: its boot id (36 bytes), or the host's name if /proc has none.
+// `root`: root of the file tree that is read (tests have their own).
 std::string machine_id(const std::filesystem::path& root = "/");
 
 }  // namespace motley

@@ -10,8 +10,8 @@ namespace motley {
 
 namespace {
 
-constexpr double kAnyNumber = 1e15;              // a bound past this is news only to what exceeds it
-constexpr std::int64_t kAnyInteger = INT32_MAX;  // the same of integers
+constexpr double kAnyNumber = 1e15;              // a larger bound is mentioned only if the value exceeds it
+constexpr std::int64_t kAnyInteger = INT32_MAX;  // the same for integers
 
 std::string said(const std::string& expected, const std::string& found, const char* otherwise) {
   const std::string without = *otherwise == '\0' ? "" : "; without it " + std::string(otherwise);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text -> Json. nlohmann says what comes, in document order; a scanner of ours walks the same text in lock-step, knows where
-// each piece is and says what is wrong where nlohmann stops.
+// Text -> Json. nlohmann reports values in document order; a scanner of ours walks the same text in lock-step, knows where each
+// piece is, and says what is wrong where nlohmann stops.
 #include "base/json.h"
 
 #include <motley/dims.h>
@@ -34,11 +34,11 @@ std::string line_and_column(const std::string& text, std::size_t byte) {
          std::to_string(characters(text, begin, byte) + 1);
 }
 
-// Walks a text; never past its end, whatever it holds.
+// Walks a text, never past its end, whatever the text holds.
 struct Scanner {
   std::string_view text;
   std::size_t at = 0;
-  bool open_comment = false;  // met one without an end; `at` is its begin
+  bool open_comment = false;  // a comment without an end was found; `at` is its beginning
 
   char peek(std::size_t ahead = 0) const { return at + ahead < text.size() ? text[at + ahead] : '\0'; }
   bool done() const { return at >= text.size(); }
@@ -59,7 +59,7 @@ struct Scanner {
       }
     }
   }
-  // Passes one token and gives its begin.
+  // Passes one token and returns its beginning.
   std::size_t pass_token() {
     const std::size_t begin = at;
     if (peek() == '"') {
@@ -76,7 +76,7 @@ struct Scanner {
   }
 };
 
-// What is wrong inside the text that begins with a quote at `begin`; empty: nothing. Moves `begin` to the place.
+// What is wrong inside the text that begins with a quote at `begin`; empty: nothing. Moves `begin` to the fault.
 std::string fault_in_string(std::string_view text, std::size_t& begin) {
   for (std::size_t i = begin + 1; i < text.size(); i++) {
     const char c = text[i];
@@ -112,7 +112,7 @@ std::string fault_in_string(std::string_view text, std::size_t& begin) {
   return "this string has no closing quote";
 }
 
-// A word found where a value is expected.
+// The fault of a word found where a value is expected.
 std::string fault_of_word(const std::string& word) {
   const std::string shown = shortened(printable(word), 40);
   if (word.front() == '\'') return "strings need double quotes: \"...\"";
@@ -209,8 +209,8 @@ class Tree final : public nlohmann::json_sax<nl> {
     const std::string last = source_->text.substr(last_, scan_.at - last_);
     Fault fault = fault_behind(source_->text, scan_.at, after_);
     if (!last.empty() && std::string_view("{}[],:\"").find(last[0]) == std::string_view::npos && !nl::accept(last)) {
-      fault = {last_, fault_of_word(last)};  // nlohmann took the front of it: 0 of 01, true of trueish
-    } else if (e.id == 406) {                // out of a double's range
+      fault = {last_, fault_of_word(last)};  // nlohmann accepted its prefix: 0 of 01, true of trueish
+    } else if (e.id == 406) {                // outside a double's range
       const Where number = next();
       fault = {number.byte,
                source_->text.substr(number.byte, scan_.at - number.byte) + " is too large for a number (at most 1.7e308)"};
@@ -280,7 +280,7 @@ class Tree final : public nlohmann::json_sax<nl> {
       complaints_.add(j.where, pointer(), "nested deeper than " + std::to_string(kDeepest));
       return false;
     }
-    open_.push_back({put(std::move(j))});  // stable: nothing joins a parent while its child is open
+    open_.push_back({put(std::move(j))});  // stable: nothing is added to a parent while its child is open
     after_ = after;
     return true;
   }
@@ -302,7 +302,7 @@ class Tree final : public nlohmann::json_sax<nl> {
   After after_ = After::nothing;
 };
 
-// The first byte that no text file has.
+// The first byte that does not occur in text files.
 std::optional<Fault> fault_of_bytes(const std::string& text) {
   if (text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF")) return Fault{0, "UTF-16; save the file as UTF-8"};
   for (std::size_t i = 0; i < text.size();) {

@@ -41,7 +41,7 @@ struct Json {
   Json(Object v) : value(std::move(v)) {}
   Value value{nullptr};
   Where where{};
-  const Json* find(const std::string& key) const;    // of an object; nullptr: no such member
+  const Json* find(const std::string& key) const;    // member of an object; nullptr: there is none
   const Json* at(const std::string& pointer) const;  // "/axes/0/size"; nullptr: not there
   // Adds a member to an object (a null becomes one), or an element to a list.
   Json& set(std::string key, Json v);
@@ -56,7 +56,7 @@ struct Json::Member {
 // indent 0: one line. Numbers round-trip; integers stay integers. Lists of scalars stay on one line.
 std::string to_text(const Json& json, int indent = 0);
 
-// Collects; printed and thrown once, whole.
+// Collects complaints; they are printed and thrown together, once.
 struct Complaints {
   struct One {
     Where where{};
@@ -70,18 +70,19 @@ struct Complaints {
   }
   // FILE:LINE:COL: error: /path: text, then the line and a caret; in file order; at most 10, then "and N more".
   std::string print() const;
-  // UserError with print(), if there are any. Its code: `as`, else the largest (a wrong file counts more than a missing one).
+  // Throws UserError with print(), if there are any. Its code: `as`, else the largest (a wrong file counts more than a missing
+  // one).
   void raise(std::optional<Exit> as = std::nullopt) const;
 };
 
 // A key inside a pointer: ~ is written ~0, / is written ~1 (RFC 6901).
 std::string pointer_token(const std::string& key);
 
-// Complains and gives nothing on a syntax error; a key written twice is complained about, the tree is still given.
+// On a syntax error complains and returns nothing; a repeated key is complained about, but the tree is returned.
 std::optional<Json> read_json(const std::string& name, std::string text, Complaints& complaints);  // depth <= 64, no duplicates
-// The text of a JSON file. UserError: 66 when it cannot be read, 78 when it is larger than 64 MiB (seen before it is read).
+// The text of a JSON file. UserError: 66 when it cannot be read, 78 when it is larger than 64 MiB (checked before it is read).
 std::string read_file(const std::string& path);
-void write_file(const std::string& path, const std::string& text);  // beside, sync, rename; UserError (74)
+void write_file(const std::string& path, const std::string& text);  // written beside, synced, renamed; UserError (74)
 
 // ---- field tables: one per object; they drive reading, unknown keys, defaults and docs
 struct Reader;
@@ -91,12 +92,12 @@ struct Field {
   bool required;
   std::function<void(Reader&, const Json&, T&)> read;
   Json schema{};  // of the value; null: follows from `type` (base/json_schema.h)
-  Json usual{};   // the default, as a file would have it; null: there is none, or `doc` says it
+  Json usual{};   // the default, as a file would have it; null: there is none, or `doc` states it
 };
 template <class T>
 using Table = std::vector<Field<T>>;
 
-// Walks a tree; every function complains at the value's position and returns false where it does not fit.
+// Walks a tree; every function complains at the value's position and returns false if the value does not fit.
 struct Reader {
   Complaints& complaints;
   std::string path{};  // JSON pointer of what is being read, inside its own file
@@ -109,7 +110,7 @@ struct Reader {
     f();
     path.resize(size);
   }
-  bool integer(const Json& j, std::int64_t& out, const Interval<std::int64_t>& expected);  // 20e9 is one
+  bool integer(const Json& j, std::int64_t& out, const Interval<std::int64_t>& expected);  // 20e9 is an integer too
   bool integer(const Json& j, std::int64_t& out, std::int64_t lo, std::int64_t hi = INT64_MAX) {
     return integer(j, out, Interval<std::int64_t>{lo, hi});
   }
@@ -119,7 +120,7 @@ struct Reader {
   bool text(const Json& j, std::string& out, const std::vector<std::string>& allowed = {});
   bool name(const Json& j, std::string& out);        // [A-Za-z_][A-Za-z0-9_-]*
   bool layer_name(const Json& j, std::string& out);  // several joined by dots
-  static constexpr std::size_t kMostInList = 1000;   // complaints about one list; what comes after is not read
+  static constexpr std::size_t kMostInList = 1000;   // complaints about one list; what comes after them is not read
   template <class F>
   bool list(const Json& j, F&& one) {  // one(element, index)
     const auto* a = std::get_if<Json::Array>(&j.value);
@@ -150,7 +151,7 @@ struct Reader {
     for (const auto& f : table) out.push_back(f.name);
     return out;
   }
-  // Whether the object has none of these keys, nor an unknown one that was probably meant to be one of them. names: all keys of its
+  // Whether the object has none of these keys, and no unknown key that was probably meant to be one of them. names: all keys of its
   // table.
   static bool lacks(const Json& object, const std::vector<std::string>& names, const std::vector<std::string>& keys);
   static bool is_one_of(const std::string& name, const std::vector<std::string>& names);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pieces that the tables of several file kinds share.
+// Parts shared by the tables of several file kinds.
 #pragma once
 #include <algorithm>
 #include <filesystem>
@@ -33,7 +33,7 @@ Field<T> boolean_field(const char* name, const char* doc, bool T::*member) {
   return {name, doc, "boolean", false, [member](Reader& r, const Json& j, T& out) { r.boolean(j, out.*member); }, {}, T{}.*member};
 }
 
-// One of these words, which are in the order of the enum's values.
+// A field that is one of these words, which are in the order of the enum's values.
 template <class T, class E>
 Field<T> word_field(const char* name, const char* doc, E T::*member, const std::vector<std::string>& words, bool required = false) {
   return {name,
@@ -61,7 +61,7 @@ Field<T> path_field(const char* name, const char* doc, std::string T::*member) {
           }};
 }
 
-// A figure that is null where it is not known.
+// A number that is null if it is not known.
 template <class T>
 Field<T> number_or_null(const char* name, const char* doc, std::optional<double> T::*member, double least, double most,
                         bool required = true) {
@@ -78,7 +78,7 @@ Field<T> integer_or_null(const char* name, const char* doc, std::optional<std::i
           }};
 }
 
-// A list of objects; one that cannot be read is left out.
+// A list of objects; an object that cannot be read is left out.
 template <class T, class List>
 Field<T> list_field(const char* name, const char* doc, List T::*member, const Table<typename List::value_type>& table,
                     bool required = true) {
@@ -112,7 +112,7 @@ auto load_json(const std::filesystem::path& file, F&& read) {
   return parse_json(file.string(), read_file(file.string()), std::forward<F>(read));
 }
 
-// "auto", where motley cannot choose yet: complains, and says what to write instead.
+// Refuses "auto" where motley cannot choose yet, and says what to write instead.
 inline bool refuse_auto(Reader& r, const Json& j, const std::string& instead) {
   const auto* word = std::get_if<std::string>(&j.value);
   if (word == nullptr || *word != "auto") return false;
@@ -120,7 +120,7 @@ inline bool refuse_auto(Reader& r, const Json& j, const std::string& instead) {
   return true;
 }
 
-// A text, or a list of texts; `one` reads each. False (complained): neither.
+// A text, or a list of texts; `one` reads each. False (after a complaint): neither.
 template <class F>
 bool one_or_several(Reader& r, const Json& j, F&& one) {
   if (!std::holds_alternative<Json::Array>(j.value)) return one(j);
@@ -129,7 +129,7 @@ bool one_or_several(Reader& r, const Json& j, F&& one) {
   return good;
 }
 
-// Complains about what is at `pointer` below `root` (which the reader's path names), or about the nearest that is written out.
+// Complains at `pointer` below `root` (which the reader's path names), or at its nearest ancestor that is in the file.
 inline void complain_below(Reader& r, const Json& root, std::string pointer, const std::string& text, Exit code = Exit::config) {
   const Json* at = root.at(pointer);
   while (at == nullptr && !pointer.empty()) {

@@ -32,7 +32,7 @@ Position position_of(const std::string& text, std::size_t byte) {
   return p;
 }
 
-// The line and a caret below; of a long line the characters around it.
+// The line and a caret below it; for a long line the characters around the position.
 std::string excerpt(const std::string& text, const Position& p) {
   std::vector<std::string> letters;
   for (std::size_t i = p.begin; i < p.end;) {
@@ -61,7 +61,7 @@ bool is_not_built(const std::string& word, const std::vector<std::string>& known
 }  // namespace
 
 std::string Complaints::print() const {
-  std::vector<const Source*> files;  // in the order in which they are first complained about
+  std::vector<const Source*> files;  // in the order of their first complaints
   auto rank = [&](const One& one) {
     const auto at = std::find(files.begin(), files.end(), one.where.source.get());
     return std::pair(at - files.begin(), one.where.byte);
@@ -96,7 +96,7 @@ void Complaints::raise(std::optional<Exit> as) const {
   if (empty()) return;
   const Exit largest = std::max_element(list.begin(), list.end(), [](const One& a, const One& b) { return a.code < b.code; })->code;
   std::string text = print();
-  text.pop_back();  // who prints an error ends its line
+  text.pop_back();  // the caller that prints an error ends its line
   throw UserError(text, as.value_or(largest));
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON Schema (draft 2020-12) of what a field table reads, for editors. What one field allows is in the field; what fields and
-// files must fulfil together is checked by `motley check` alone.
+// JSON Schema (draft 2020-12) of what a field table reads, for editors. It states what single fields allow; conditions across
+// fields and files are checked only by `motley check`.
 #pragma once
 #include <initializer_list>
 
@@ -8,12 +8,12 @@
 
 namespace motley {
 
-// Of a field's `type`: "text", "name", "integer", "number", "boolean", "list", "object", and several of them ("name or list",
-// "number or null").
+// The schema of a field's `type`: "text", "name", "integer", "number", "boolean", "list", "object", or several of them ("name or
+// list", "number or null").
 Json schema_of_type(const std::string& type);
 Json schema_of_words(const std::vector<std::string>& words);  // one of them
 Json schema_of_list(Json element);
-Json schema_of_map(Json value);  // an object of free names
+Json schema_of_map(Json value);  // an object with arbitrary names
 Json schema_of_any(std::initializer_list<Json> forms);
 
 template <class T>

@@ -23,7 +23,7 @@ void write_string(const std::string& text, std::string& out) {
     const std::size_t n = utf8_length(text, i);
     const auto c = static_cast<unsigned char>(text[i]);
     if (n == 0)
-      out += "\xEF\xBF\xBD";  // U+FFFD: a file of ours is UTF-8 whatever a vendor called its device
+      out += "\xEF\xBF\xBD";  // U+FFFD: our files are UTF-8, whatever a vendor called its device
     else if (c == '"' || c == '\\')
       out += {'\\', text[i]};
     else if (c == '\n')
@@ -43,7 +43,7 @@ void write_number(double v, std::string& out) {
     return;
   }
   char digits[40];
-  const auto end = std::to_chars(digits, digits + sizeof digits, v).ptr;  // the shortest text that reads as v again
+  const auto end = std::to_chars(digits, digits + sizeof digits, v).ptr;  // the shortest text that parses to v
   const std::string text(digits, end);
   out += text;
   if (text.find_first_of(".e") == std::string::npos) out += ".0";
@@ -158,7 +158,7 @@ std::string read_file(const std::string& path) {
   std::vector<char> piece(std::size_t{1} << 16);
   while (file.read(piece.data(), static_cast<std::streamsize>(piece.size())) || file.gcount() > 0) {
     text.append(piece.data(), static_cast<std::size_t>(file.gcount()));
-    if (text.size() > kMost) throw too_large();  // a pipe
+    if (text.size() > kMost) throw too_large();  // for example a pipe
   }
   if (file.bad()) throw UserError("cannot read " + path + ": " + std::strerror(errno), Exit::missing);
   return text;
@@ -168,14 +168,14 @@ void write_file(const std::string& path, const std::string& text) {
   std::error_code failed;
   const auto kind = std::filesystem::status(path, failed).type();
   using std::filesystem::file_type;
-  if (kind == file_type::character || kind == file_type::fifo) {  // /dev/stdout, a pipe: nothing to put beside
+  if (kind == file_type::character || kind == file_type::fifo) {  // a pipe: no file beside it
     std::ofstream out(path, std::ios::binary);
     if (!(out << text) || !out.flush()) throw UserError(path + ": cannot be written: " + std::strerror(errno), Exit::io);
     return;
   }
   std::filesystem::path target = path;
   if (std::filesystem::is_symlink(path, failed) && kind == file_type::regular)
-    target = std::filesystem::canonical(path);  // the link stays
+    target = std::filesystem::canonical(path);  // a symbolic link stays a link
   write_pieces(target, {std::as_bytes(std::span(text))});
 }
 

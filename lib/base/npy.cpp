@@ -156,7 +156,7 @@ std::string npy_start(std::string_view descr, const std::vector<Index>& extents)
   for (Index e : extents) shape += (shape.empty() ? "" : ", ") + std::to_string(e);
   if (extents.size() == 1) shape += ",";  // as Python: (), (5,), (5, 6)
   std::string header = "{'descr': '" + std::string(descr) + "', 'fortran_order': False, 'shape': (" + shape + "), }";
-  const std::size_t before = kMagic.size() + kVersion.size() + 2;  // and the length of the header
+  const std::size_t before = kMagic.size() + kVersion.size() + 2;  // includes the header's length field
   header.append((kAlign - (before + header.size() + 1) % kAlign) % kAlign, ' ');
   header += '\n';
   check(header.size() < kMostNpyHeader, "a version 1.0 header is shorter than 64 KiB");

@@ -44,7 +44,7 @@ Partition Partition::proportional(Index size, std::span<const double> shares) {
   }
   std::vector<std::size_t> order(shares.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  // What only differs by rounding is a tie: 1e-9 of a unit.
+  // Remainders that differ only by rounding are equal: 1e-9 of a unit.
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return std::llround(missing[a] * 1e9) > std::llround(missing[b] * 1e9); });
   while (given < size)

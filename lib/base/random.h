@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random numbers without a state: a number is determined by (seed, stream name, counter) alone, so every mesh, layout and rank
-// count draws the same ones. Counter = row-major global index of the element, never an offset in memory.
+// count draws the same numbers. Counter = row-major global index of the element, never an offset in memory.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -12,13 +12,13 @@ namespace motley {
 using PhiloxBlock = std::array<std::uint32_t, 4>;
 PhiloxBlock philox(PhiloxBlock counter, std::array<std::uint32_t, 2> key);
 
-// The numbers of one name: key = seed, counter = (counter, XXH3 of the name, 64 bits). Cheap to copy.
+// The random numbers of one name: key = seed, counter = (counter, XXH3 of the name, 64 bits). Cheap to copy.
 class RandomStream {
  public:
   RandomStream(std::uint64_t seed, std::string_view name);
   // In (0, 1), an odd multiple of 2^-53: 0, 1/2 and 1 are never drawn.
   double uniform(std::uint64_t counter) const;
-  // 32 even bits; four counters in turn share one Philox block.
+  // 32 uniform bits; four consecutive counters share one Philox block.
   std::uint32_t bits(std::uint64_t counter) const { return block(counter / 4)[counter % 4]; }
   PhiloxBlock block(std::uint64_t counter) const;
 
@@ -32,10 +32,10 @@ double uniform(std::uint64_t seed, std::string_view stream, std::uint64_t counte
 // Initial values; never 0. index: row-major in the tensor's declared dim order. fan_in: global, elements contracted per output.
 // He et al. 2015, "Delving deep into rectifiers", equation 10, as a uniform of that variance: +-sqrt(6 / fan_in).
 double he_uniform(std::uint64_t seed, std::string_view tensor, std::int64_t index, std::int64_t fan_in);
-// +-1 / sqrt(fan_in): what PyTorch draws biases from.
+// +-1 / sqrt(fan_in): the range of PyTorch's initial biases.
 double bias_uniform(std::uint64_t seed, std::string_view tensor, std::int64_t index, std::int64_t fan_in);
 
-// Normal with this deviation: Box and Muller, "A note on the generation of random normal deviates", 1958.
+// A normal number with this deviation: Box and Muller, "A note on the generation of random normal deviates", 1958.
 double normal(double deviation, std::uint64_t seed, std::string_view tensor, std::int64_t index);
 
 }  // namespace motley

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Figures for people: one form everywhere.
+// Numbers for people, in one form everywhere.
 #pragma once
 #include <string>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Characters of a text that may hold anything.
+// Characters of a text with arbitrary bytes.
 #pragma once
 #include <cstddef>
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace motley {
 
-// Bytes of the character at `at` (1 to 4); 0: no UTF-8 there (cut short, overlong, a surrogate, past U+10FFFF).
+// Bytes of the character at `at` (1 to 4); 0: not valid UTF-8 (cut short, overlong, a surrogate, past U+10FFFF).
 inline std::size_t utf8_length(std::string_view text, std::size_t at) {
   auto byte = [&](std::size_t i) { return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0U; };
   const unsigned first = byte(0), second = byte(1);
@@ -29,7 +29,7 @@ inline bool is_utf8(std::string_view text) {
   return true;
 }
 
-// Characters in front of byte `end`; a byte that is no UTF-8 counts as one.
+// Characters before byte `end`; a byte that is not valid UTF-8 counts as one.
 inline std::size_t characters(std::string_view text, std::size_t begin, std::size_t end) {
   std::size_t count = 0;
   for (std::size_t i = begin; i < end && i < text.size(); count++) {
@@ -39,7 +39,7 @@ inline std::size_t characters(std::string_view text, std::size_t begin, std::siz
   return count;
 }
 
-// The text with control characters as blanks (a terminal obeys them) and other bytes that are no UTF-8 as `?`.
+// The text with control characters as blanks (a terminal would act on them) and bytes that are not valid UTF-8 as `?`.
 inline std::string printable(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size();) {

@@ -21,7 +21,7 @@ struct Fields<Range> {
   static constexpr std::tuple list{field("begin", &Range::begin), field("end", &Range::end)};
 };
 template <>
-struct Fields<Partition> {  // offsets begin with 0
+struct Fields<Partition> {  // offsets start with 0
   static constexpr std::tuple list{field("sizes", &Partition::sizes)};
 };
 template <>

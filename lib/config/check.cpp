@@ -18,8 +18,8 @@ namespace {
 
 struct FileKind {
   std::string name;
-  std::vector<std::string> keys;                              // that tell it from the others
-  std::vector<std::string> (*load)(const std::string& path);  // notes on a good one
+  std::vector<std::string> keys;                              // that distinguish it from the other kinds
+  std::vector<std::string> (*load)(const std::string& path);  // notes on a valid file
 };
 
 const std::vector<FileKind>& file_kinds() {
@@ -42,7 +42,7 @@ const std::vector<FileKind>& file_kinds() {
   return kinds;
 }
 
-// The kind most of whose keys stand in the file; a key that is nearly one counts half.
+// The kind most of whose keys are in the file; a nearly matching key counts half.
 const FileKind* kind_of(const Json& json) {
   const FileKind* best = nullptr;
   int most = 0;
@@ -60,7 +60,7 @@ const FileKind* kind_of(const Json& json) {
   return best;
 }
 
-// Its lines of the report.
+// The file's lines in the report.
 std::string check_file(const std::string& path) {
   Complaints complaints;
   const auto json = read_json(path, read_file(path), complaints);

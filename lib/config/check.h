@@ -11,20 +11,20 @@
 namespace motley {
 
 struct CheckResult {
-  std::string report{};      // a line per good file, and its notes
-  std::string complaints{};  // of the others
+  std::string report{};      // a line per valid file, and its notes
+  std::string complaints{};  // about the other files
   Exit code = Exit::ok;      // 78 when a file is wrong, else 66 when one is missing, else 0
 };
 
-// Meshes, models, layouts, jobs (with all their parts, compared with each other, and the files of their data), profiles, plans and
-// runs.
+// Checks meshes, models, layouts, jobs (with all their parts, compared with each other, and the files of their data), profiles,
+// plans and runs.
 CheckResult check_files(const std::vector<std::string>& files);
 
 struct Job;
-// What is right and perhaps not meant.
+// Things that are valid but perhaps not meant.
 std::vector<std::string> job_notes(const Job& job);
 
-// Raises where the file is of another kind, and says which.
+// Raises an error that names the kind if the file is of another kind.
 void require_job(const Json& json, Complaints& complaints);
 
 }  // namespace motley

@@ -101,7 +101,7 @@ NpyFiles npy_files(const DataOptions& data) {
 
 using Complain = std::function<void(const std::string& pointer, const UserError& error)>;  // of the data's tree
 
-// As load_data(), and what only shows when files are read through. What is wrong is thrown, or given to `complain`.
+// As load_data(), plus faults that appear only when files are read through. Errors are thrown, or given to `complain`.
 Datasets load_checked(const DataOptions& data, const SampleKind& expected, const Complain& complain) {
   if (data.kind == DataKind::folder) {
     std::vector<std::string> wrong;
@@ -111,7 +111,7 @@ Datasets load_checked(const DataOptions& data, const SampleKind& expected, const
   }
   if (data.kind == DataKind::npy) {
     NpyFiles files = npy_files(data);
-    const auto unknown = [&](const auto& input) {  // it is complained about
+    const auto unknown = [&](const auto& input) {  // it has been complained about
       return !expected.any_samples && std::none_of(expected.further.begin(), expected.further.end(),
                                                    [&](const SampleKind& k) { return k.input == input.first; });
     };

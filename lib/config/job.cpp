@@ -32,7 +32,7 @@ struct Parts {
   ProfileOptions profile{};
   std::optional<DataOptions> data{};
   std::optional<TrainOptions> train{};
-  std::optional<SampleKind> expected{};  // of the data, as far as the model says it; none: its inputs are not known
+  std::optional<SampleKind> expected{};  // of the data, as far as the model determines it; none: the model's inputs are not known
 };
 
 const Table<ProfileOptions>& profile_table() {
@@ -56,7 +56,8 @@ class JobReader {
     return parts;
   }
 
-  // Complaints of f about the part `key` get the pointer of the file they stand in; those about --set that of the joined tree.
+  // Complaints of f about the part `key` get the pointer in the file that they are about; those about --set the pointer in the
+  // joined tree.
   template <class F>
   void inside(const std::string& key, F&& f) {
     const std::size_t before = complaints_.list.size();
@@ -81,7 +82,7 @@ class JobReader {
     if (good && samples && train) check_batch(train->batch, *samples);
   }
 
-  // A profile that the job names and needs is there where none may be measured, and is one.
+  // Checks that a profile that the job names and needs exists where none may be measured, and that it is a profile.
   void require_profile(const ProfileOptions& profile, const std::optional<LayoutRules>& rules) {
     if (profile.path.empty() || profile.measure == MeasureWhen::always || !rules || !needs_profile(*rules)) return;
     const bool there = std::filesystem::exists(profile.path);
@@ -92,14 +93,14 @@ class JobReader {
       try {
         static_cast<void>(Profile::load(profile.path));
       } catch (const UserError& e) {
-        const std::string text = e.what();  // with its place in that file, and perhaps more of them
+        const std::string text = e.what();  // with its place in that file, and perhaps further complaints
         complain_below(r, tree, "/path", text.substr(0, text.find('\n')), e.code());
       }
     });
   }
 
  private:
-  // Reads one part with read(reader, json, version) under the pointer of the file that it is in.
+  // Reads one part with read(reader, json, version) under the pointer in the part's file.
   template <class F>
   auto read_part(const std::string& key, const Json& j, F&& read)
       -> decltype(read(std::declval<Reader&>(), j, VersionKey::optional)) {
@@ -147,7 +148,7 @@ class JobReader {
              path_or(object_schema(train_table(VersionKey::optional)))}};
   }
 
-  // What only shows when the parts are compared with each other: as far as each of them is known.
+  // Checks that need several parts: as far as each of them is known.
   void hold_together(Parts& parts) {
     std::optional<Passes> passes;
     Unbuilt unbuilt{.anything = true};
@@ -165,9 +166,9 @@ class JobReader {
     if (parts.rules) inside("layout", [&](Reader& r) { check_layout(r, passes, unbuilt, parts); });
   }
 
-  // Of the training step, or of the layers that could be built.
+  // Passes of the training step, or of the layers that could be built.
   static std::optional<Passes> passes_of(Reader& r, const Json& tree, const Model& model, const Parts& parts) {
-    std::string refused;  // of the training step: what its forward pass cannot do the layers cannot either
+    std::string refused;  // error of the training step: what its forward pass cannot do, the layers cannot do either
     try {
       if (model.whole) {
         const TrainOptions train = parts.train.value_or(TrainOptions{});
@@ -177,7 +178,7 @@ class JobReader {
       refused = e.what();
       complain_below(r, tree, "/layers", refused);
     }
-    try {  // what rules may name
+    try {  // rules may name these
       if (!model.layers.empty()) return inference(model.layers).passes();
     } catch (const UserError& e) {
       if (e.what() != refused) complain_below(r, tree, "/layers", e.what());
@@ -224,7 +225,7 @@ class JobReader {
     });
   }
 
-  // Numbers over positions, and a label for each.
+  // Tokens: numbers over positions, and a label for each.
   static void check_tokens_fit(Reader& r, const Json& tree, const Model& model, const std::string& at) {
     const Tensor& input = model.inputs.front();
     if (input.shape().rank() != 2 || input.dtype() != DType::i32)
@@ -238,7 +239,7 @@ class JobReader {
                          expected[1].name + "\" and the loss's \"over\"");
   }
 
-  // All of them could be read, and what the labels are called.
+  // Whether all inputs could be read and the name of the labels is known.
   static bool are_inputs_known(const ModelSpec& spec, const Model& model) {
     const auto samples = std::count_if(spec.inputs.begin(), spec.inputs.end(),
                                        [&](const InputSpec& input) { return input.name != spec.loss.labels; });
@@ -246,14 +247,14 @@ class JobReader {
            (spec.loss.good || spec.inputs.size() == 1);
   }
 
-  // The batch first, then the extents of a sample; as many classes as labels.
+  // The batch must be the first dim, then the extents of a sample; and as many classes as labels.
   void check_data(Reader& r, const Json& tree, Parts& parts, const Model& model) {
     const Tensor& image = model.inputs.front();
     const Shape& shape = image.shape();
     const std::string at = "/inputs/" + image.name(), batch = parts.model->batch_dim();
     const SampleKind nothing{.dtype = image.dtype(), .any_labels = true};
     parts.expected = nothing;
-    if (shape[0].name != batch) {  // of several inputs that is said already
+    if (shape[0].name != batch) {  // for several inputs this has been said already
       if (model.inputs.size() == 1)
         complain_below(r, tree, at, "\"" + batch + "\" counts the samples; expected it as the first dim");
       return;
@@ -262,15 +263,15 @@ class JobReader {
     try {
       parts.expected = samples_of(*parts.model, model);
     } catch (const UserError&) {
-      return;  // the training step cannot be made either: that is complained about
+      return;  // the training step cannot be built either: that has been complained about
     }
     inside("data", [&](Reader& data) { check_changes(data, *tree_.root().find("data"), *parts.data, *parts.expected); });
     const std::size_t before = complaints_.list.size();
     check_kind(r, tree, parts, model);
-    if (complaints_.list.size() != before) parts.expected = nothing;  // so that its files are not complained about too
+    if (complaints_.list.size() != before) parts.expected = nothing;  // so that the data's files are not complained about too
   }
 
-  // Whether data of this kind can be what the model reads.
+  // Checks that data of this kind can be what the model reads.
   static void check_kind(Reader& r, const Json& tree, const Parts& parts, const Model& model) {
     const Tensor& image = model.inputs.front();
     const Shape& shape = image.shape();
@@ -315,7 +316,7 @@ Parts read_parts(JobTree& tree, Complaints& complaints, Data data) {
   return parts;
 }
 
-// What is complained about and would not be without --set: by leaving out all of them, then each.
+// Finds the complaints that would not be there without --set: by leaving out all of the arguments, then each.
 void blame_sets(const JobTree& tree, Complaints& complaints, const std::string& path, const std::vector<std::string>& sets,
                 Data data) {
   using Known = std::set<std::pair<std::string, std::string>>;
@@ -331,7 +332,7 @@ void blame_sets(const JobTree& tree, Complaints& complaints, const std::string& 
     return known;
   };
   const Known as_written = known_with({}, data), without_files = known_with(sets, Data::unread);
-  std::map<Data, std::vector<Known>> without;  // by argument left out; the data's files are read only for what they show
+  std::map<Data, std::vector<Known>> without;  // by argument left out; the data's files are read only for complaints about them
   for (Complaints::One& one : complaints.list) {
     if (tree.from_set(one.where) || as_written.contains({one.path, one.text})) continue;
     const Data how = without_files.contains({one.path, one.text}) ? Data::unread : data;

@@ -34,10 +34,10 @@ struct Job {
 };
 
 enum class Data : std::uint8_t { unread, needed };  // needed: its files must be there
-// sets: "train.batch=64", on the joined tree, in turn. UserError with every complaint about the job, its parts and how they fit
-// each other, each at its place in its file: 78; where nothing is wrong but that files are missing: 66.
+// sets: "train.batch=64", applied to the joined tree in turn. UserError with all complaints about the job, its parts and how they
+// fit together, each at its place in its file: 78; if the only fault is missing files: 66.
 Job load_job(const std::string& path, const std::vector<std::string>& sets = {}, Data data = Data::unread);
-// The joined tree of another process. `name` is shown in complaints.
+// Parses the joined tree that another process made. `name` is shown in complaints.
 Job parse_job(const std::string& name, const std::string& text);
 
 // What the network expects of samples: its inputs' dims after the batch, and the classes of its loss.

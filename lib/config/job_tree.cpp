@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 const std::vector<std::string> kParts{"mesh", "model", "layout", "data", "train"};
 
-// `file` as reached from the current directory, without detours where that names the same file.
+// `file` relative to the current directory, without `..` detours if that names the same file.
 std::string tidy(const fs::path& file) {
   std::error_code failed;
   const fs::path normal = file.lexically_normal();
@@ -34,7 +34,7 @@ Json* member(Json& j, const std::string& key) {
   return nullptr;
 }
 
-// Every node of `j` and every key in it is in `source`.
+// Marks every node of `j`, and every key in it, as being in `source`.
 void take_over(Json& j, const std::shared_ptr<const Source>& source) {
   j.where.source = source;
   if (auto* o = std::get_if<Json::Object>(&j.value))
@@ -56,7 +56,8 @@ std::size_t end_of_key(const Json::Object* o, const std::string& argument, std::
   return std::min(argument.find('.', begin), end);
 }
 
-// Of what is not JSON: neither the beginning of an object, a list or a text, nor a number that is too large.
+// Whether a text that is not JSON is a bare word: neither the beginning of an object, a list or a text, nor a number that is too
+// large.
 bool is_bare_word(const std::string& value) {
   const std::size_t first = value.find_first_not_of(' '), last = value.find_last_not_of(' ');
   if (first != std::string::npos && std::string("{[\"").find(value[first]) != std::string::npos) return false;
@@ -123,7 +124,7 @@ void JobTree::join_parts() {
   }
 }
 
-// Of KEY.KEY, as far as the tree has these.
+// The pointer of KEY.KEY, as far as the tree has these keys.
 std::string JobTree::pointer_of(const std::string& keys) const {
   std::string out;
   const Json* at = &root_;
@@ -147,7 +148,7 @@ void JobTree::set(const std::string& argument) {
   if (eq + 1 == argument.size()) return complaints_.add({source, eq}, "", "a value is missing after this =");
   Complaints own;
   auto value = read_json("--set", std::string(eq + 1, ' ') + argument.substr(eq + 1), own);  // padded: columns stay right
-  if (!value && is_bare_word(argument.substr(eq + 1))) {                                     // it is a text
+  if (!value && is_bare_word(argument.substr(eq + 1))) {                                     // a text without quotes
     own.list.clear();
     if (printable(argument) != argument)
       return complaints_.add({source, eq + 1}, "", "expected a string without control characters, in UTF-8");
@@ -231,7 +232,7 @@ void JobTree::resolve(Json& path) {
 
 void JobTree::resolve_paths() {
   if (Json* profile = member(root_, "profile"); profile != nullptr && std::holds_alternative<std::string>(profile->value)) {
-    Json path = *profile;  // the path alone
+    Json path = *profile;  // only the path
     *profile = Json(Json::Object{{"path", path, path.where}});
     profile->where = path.where;
   }

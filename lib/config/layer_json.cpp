@@ -46,7 +46,7 @@ void read_names(Reader& r, const Json& j, std::vector<std::string>& out, Twice t
     r.complain(j, "expected at least one name");
 }
 
-// { "filters1": 60 }, or the name of a dim that is declared further up.
+// { "filters1": 60 }, or the name of a dim that is declared earlier.
 void read_dims(Reader& r, const Json& j, std::vector<Dim>& out) {
   if (std::holds_alternative<Json::Object>(j.value)) {
     read_sized_dims(r, j, out);
@@ -221,7 +221,7 @@ const std::map<std::string, LayerField>& layer_fields() {
   return fields;
 }
 
-// The keys of each op; the first ones up to the empty name are required.
+// The keys of each op; those before the empty name are required.
 const std::map<std::string, std::vector<std::string>> kOpKeys{
     {"conv2d",
      {"out", "window", "", "in", "over", "stride", "dilation", "padding", "groups", "bias", "weight", "initial", "deviation",
@@ -383,7 +383,7 @@ void read_sized_dims(Reader& r, const Json& j, std::vector<Dim>& out, DType* dty
       if (!is_name(m.key))
         return r.complain(m.where, "\"" + m.key + "\" is not a valid dim name: letters, digits, _ and -, a letter or _ first");
       Dim d{m.key, 0};
-      if (!r.integer(m.value, d.size, 1, kMostSize)) d.size = 0;  // the name is known all the same
+      if (!r.integer(m.value, d.size, 1, kMostSize)) d.size = 0;  // the name is known even so
       out.push_back(std::move(d));
     });
 }
@@ -393,7 +393,7 @@ LayerSpec read_layer(Reader& r, const Json& j) {
   layer.good = false;
   const std::size_t before = r.complaints.list.size();
   if (!std::holds_alternative<Json::Object>(j.value)) return r.complain(j, "a layer is an object, found " + Reader::kind(j)), layer;
-  // Others may name a layer whose op is not known, or whose "name" is misspelt.
+  // Other fields may name a layer whose op is not known, or whose "name" is misspelt.
   std::vector<std::string> keys;
   for (const auto& [key, field] : layer_fields()) keys.push_back(key);
   for (const Json::Member& m : std::get<Json::Object>(j.value))

@@ -33,11 +33,11 @@ std::vector<std::string> read_by(const ModelSpec& spec, std::size_t i) {
   const LayerKind* kind = LayerKind::find(layer.op);
   if (!layer.from.empty() || (kind != nullptr && kind->reads == 0)) return layer.from;
   if (i > 0) return {spec.layers[i - 1].name};
-  // Where an input could not be read, it may be the first.
+  // An input that could not be read may be the first one.
   return {spec.inputs.empty() || !spec.bad_inputs.empty() ? std::string() : spec.first_input().name};
 }
 
-// Inputs and layers that the last layer is made from, itself included. tied: those whose weight alone is used too.
+// Inputs and layers that the last layer depends on, itself included. tied: also layers of which only the weight is used.
 std::set<std::string> names_used(const ModelSpec& spec, bool tied) {
   std::set<std::string> used{spec.layers.back().name};
   for (std::size_t i = spec.layers.size(); i-- > 0;) {
@@ -51,7 +51,8 @@ std::set<std::string> names_used(const ModelSpec& spec, bool tied) {
 
 class Builder {
  public:
-  // With an assumption a layer that cannot be built is assumed (assume below), so that what reads it is checked too.
+  // With an assumption, the output of a layer that cannot be built is assumed (assume below), so that layers reading it are checked
+  // too.
   Builder(const ModelSpec& spec, Index batch, const ModelComplaint& complain, std::optional<Index> assumption = {})
       : spec_(spec), batch_(batch), complain_(complain), assumption_(assumption) {}
 
@@ -60,7 +61,7 @@ class Builder {
     for (const InputSpec& input : spec_.inputs)
       if (first || input.name != spec_.loss.labels) add_input(input);
     for (std::size_t i = 0; i < spec_.layers.size(); i++) add_layer(i);
-    for (const InputSpec& input : spec_.inputs)  // labels may have the sizes that windows made
+    for (const InputSpec& input : spec_.inputs)  // labels may have sizes that result from windows
       if (!first && input.name == spec_.loss.labels) add_input(input);
     const bool whole = !spec_.inputs.empty() && !spec_.layers.empty() && spec_.loss.whole();
     if (whole && tensors_.contains(spec_.layers.back().name)) {
@@ -84,7 +85,7 @@ class Builder {
     }
   }
 
-  // An input that does not reach the last layer would be read from the data for nothing.
+  // An input that does not reach the last layer would be read from the data in vain.
   void check_inputs() {
     const std::set<std::string> used = names_used(spec_, false);
     for (const InputSpec& input : spec_.inputs)
@@ -155,7 +156,7 @@ class Builder {
     std::vector<Tensor> x;
     for (const std::string& name : from)
       if (const auto found = tensors_.find(name); found != tensors_.end()) x.push_back(found->second);
-    if (x.size() != from.size()) return fail();  // said already, here or above
+    if (x.size() != from.size()) return fail();  // already complained about, here or above
     if (!good) {
       assume(layer, x);
       return fail();
@@ -182,8 +183,8 @@ class Builder {
     tensors_.emplace(name, y);
   }
 
-  // What a layer with an error might give: sizes that no one said, and windows where they may be what is wrong, follow from the
-  // assumption. Nothing where even its dims are unknown.
+  // The assumed output of a layer with an error: sizes that are not given, and windows that may be wrong, follow from the
+  // assumption. Nothing if even its dims are unknown.
   void assume(LayerSpec layer, const std::vector<Tensor>& x) {
     if (!assumption_ || layer.name == "label" || x.empty()) return;
     if (const LayerKind* kind = LayerKind::find(layer.op); kind != nullptr && kind->form.reshapes) return;
@@ -199,7 +200,7 @@ class Builder {
     }
     try {
       keep(layer.name, apply(layer, x));
-    } catch (const UserError&) {  // what reads it stays unchecked
+    } catch (const UserError&) {  // the layers that read it are not checked
     }
   }
 
@@ -229,7 +230,7 @@ class Builder {
       return dense(in, {.in = named(l.in), .out = l.out, .keep = named(l.keep), .bias = l.bias, .weight = weight, .name = l.name});
     if (l.op == "matmul") return matmul(in, x.back(), {.over = named(l.over), .name = l.name});
     if (const LayerKind* kind = LayerKind::find(l.op)) return made_by(*kind, l, x);
-    if (const Pointwise* f = Pointwise::find(l.op)) return (*f)(in, l.name);  // after those that have keys
+    if (const Pointwise* f = Pointwise::find(l.op)) return (*f)(in, l.name);  // after the ops that have keys
     if (l.op == "add") return add(x, {l.name});
     if (l.op == "concat") return concat(x, {.in = named(l.in), .out = l.out.front(), .name = l.name});
     if (l.op == "stack") return stack(x, {.out = l.out.front(), .name = l.name});
@@ -269,9 +270,9 @@ class Builder {
     return flatten(x, flat.name, {l.name});
   }
 
-  // A label for each of the logits' elements but `over`'s; the mean over all of them.
+  // A label for each of the logits' elements without `over`; the loss is the mean over all of them.
   void add_loss() {
-    const Shape logits = model_.logits.shape();  // an input may move the nodes
+    const Shape logits = model_.logits.shape();  // a copy: adding an input may move the nodes
     const LossSpec& loss = spec_.loss;
     const std::string batch = spec_.batch_dim();
     if (loss.has_classes()) logits.position(loss.over);
@@ -346,7 +347,7 @@ Model build_model(const ModelSpec& spec, Index batch, const ModelComplaint& comp
   Said said;
   Model model = build(said, std::nullopt);
   if (!model.whole) {
-    // Also the errors in layers that read one that cannot be built: those that are there whatever that one gives.
+    // Also finds the errors in layers that read an unbuilt layer: those that are there whatever the unbuilt layer gives.
     Said one, other;
     static_cast<void>(build(one, 0));
     static_cast<void>(build(other, 1));

@@ -11,7 +11,7 @@ namespace motley {
 
 namespace {
 
-// Dims and their sizes, and perhaps "dtype".
+// Dims and their sizes, and optionally "dtype".
 Json input_schema() {
   return schema_of_map(std::move(Json().set("oneOf", Json::Array{schema_of_type("integer"), schema_of_words(kInputTypes)})));
 }
@@ -32,7 +32,7 @@ void read_input(Reader& r, const Json::Member& m, ModelSpec& model) {
     model.bad_inputs.push_back(m.key);
 }
 
-// Those that samples fill, and perhaps the labels; which is which follows from the loss, read later.
+// The inputs that samples fill, and perhaps the labels; which is which follows from the loss, which is read later.
 void read_inputs(Reader& r, const Json& j, ModelSpec& model) {
   const auto* members = std::get_if<Json::Object>(&j.value);
   if (members == nullptr || members->empty())
@@ -102,7 +102,7 @@ Table<ModelSpec> model_table(VersionKey version) {
          const auto* text = op == nullptr ? nullptr : std::get_if<std::string>(&op->value);
          const std::size_t before = r.complaints.list.size();
          if (text != nullptr && !Reader::is_one_of(*text, kLosses))
-           r.in("op", [&] { r.text(*op, m.loss.op, kLosses); });  // its other keys are not these
+           r.in("op", [&] { r.text(*op, m.loss.op, kLosses); });  // the keys of another op do not apply
          else
            r.object(j, loss_table(text == nullptr ? "softmax_cross_entropy" : *text), m.loss);
          m.loss.good = r.complaints.list.size() == before;
@@ -110,9 +110,9 @@ Table<ModelSpec> model_table(VersionKey version) {
        loss_schema()}};
 }
 
-// Names that layers get and names that they read.
+// Checks the names that layers have and the names that they read.
 void check_names(Reader& r, const Json& j, ModelSpec& model) {
-  std::vector<std::string> earlier, later, endings;  // endings: of a name that follows from an op that is not known
+  std::vector<std::string> earlier, later, endings;  // endings: of names that follow from an unknown op
   for (const InputSpec& i : model.inputs) earlier.push_back(i.name);
   for (const std::string& name : model.bad_inputs) earlier.push_back(name);
   for (std::size_t i = 0; i < model.layers.size(); i++) {
@@ -128,7 +128,7 @@ void check_names(Reader& r, const Json& j, ModelSpec& model) {
     if (i.name == labels) {
       if (i.dtype != DType::i32 && model.inputs.size() > 1 && model.loss.has_classes()) {
         complain_below(r, j, "/inputs/" + i.name, "\"" + labels + "\" holds the labels, whole numbers; add \"dtype\": \"i32\"");
-        i.dtype = DType::i32;  // as it was meant
+        i.dtype = DType::i32;  // the intended type
       }
       if (i.dtype == DType::i32 && !model.loss.has_classes())
         complain_below(r, j, "/inputs/" + i.name,
@@ -142,7 +142,7 @@ void check_names(Reader& r, const Json& j, ModelSpec& model) {
     complain_below(r, j, "/inputs/" + labels,
                    "\"" + labels + "\" is reserved for the labels; rename this input" +
                        (labels == "label" ? "" : ", or name another one in /loss/labels"));
-  if (others == 0) model.inputs.clear();  // what reads them cannot be checked
+  if (others == 0) model.inputs.clear();  // layers that read them cannot be checked
   for (std::size_t i = 0; i < model.layers.size(); i++) {
     LayerSpec& l = model.layers[i];
     const std::string at = "/layers/" + std::to_string(i);
@@ -155,7 +155,7 @@ void check_names(Reader& r, const Json& j, ModelSpec& model) {
     for (std::size_t k = 0; k < l.from.size(); k++) {
       if (Reader::is_one_of(l.from[k], earlier)) continue;
       const bool own = l.from[k] == l.name, after = Reader::is_one_of(l.from[k], later);
-      // Where the inputs were refused, their names are not known.
+      // If the inputs were refused, their names are not known.
       if (model.inputs.empty() && !own && !after) continue;
       if (std::any_of(endings.begin(), endings.end(), [&](const std::string& e) { return l.from[k].ends_with(e); })) continue;
       const std::string meant = probably_meant(l.from[k], earlier);
@@ -163,7 +163,7 @@ void check_names(Reader& r, const Json& j, ModelSpec& model) {
                      own     ? "a layer cannot read itself"
                      : after ? "\"" + l.from[k] + "\" is listed below; a layer reads what is listed above it"
                              : "there is no layer or input \"" + l.from[k] + "\" above" + did_you_mean(l.from[k], earlier));
-      // What was probably meant is read instead: so the layers after it are built and checked too.
+      // The name that was probably meant is used instead, so that the layers after it are built and checked too.
       if (!meant.empty() && !own && !after)
         l.from[k] = meant;
       else
@@ -173,7 +173,7 @@ void check_names(Reader& r, const Json& j, ModelSpec& model) {
   }
 }
 
-// A network of the zoo, of which the keys of a model follow.
+// A network of the zoo, from which a model's keys follow.
 struct ZooSpec {
   ModelSpec model{};
   ZooChoice choice{};

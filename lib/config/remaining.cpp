@@ -24,7 +24,7 @@ bool holds(const Slice& slice, const Mesh& mesh, int rank) {
   return at(mesh.coord(rank), slice.axis) == slice.index;
 }
 
-// The slice with the greatest part of lost devices among its own; nothing: each is the whole mesh.
+// The slice with the greatest part of lost devices; nothing: every slice is the whole mesh.
 std::optional<Slice> most_lost(const Mesh& mesh, const std::vector<int>& gone) {
   std::optional<Slice> best;
   double best_part = 0;
@@ -43,7 +43,7 @@ std::optional<Slice> most_lost(const Mesh& mesh, const std::vector<int>& gone) {
   return best;
 }
 
-// Of a flat list over these axes, ranks row-major: which entries are not the slice's.
+// For a flat list over these axes, ranks row-major: which entries are outside the slice.
 std::vector<bool> staying(const Mesh& mesh, const std::vector<std::string>& axes, const Slice& slice) {
   std::vector<bool> out{true};
   for (const std::string& name : axes) {
@@ -118,7 +118,7 @@ Remaining without(const Remaining& from, const Slice& slice) {
   return out;
 }
 
-// What was measured of these devices.
+// The measurements of these devices.
 Profile part_of(const Profile& profile, const std::vector<int>& ranks) {
   std::vector<int> now(profile.devices.size(), -1);
   Profile out;

@@ -30,14 +30,14 @@ std::vector<std::string> optimizer_names() {
   return out;
 }
 
-// The keys of all optimizers, each once; the kinds that have it are named where not all do.
+// The keys of all optimizers, each once; a key that not all of them have names those that have it.
 const Table<OptimizerFile>& optimizer_table() {
   static const Table<OptimizerFile> table = [] {
     auto value = [](const OptimizerKey& key) {
       return [key](Reader& r, const Json& j, OptimizerFile& o) {
         double& its = o.values[key.name];
         if (bool on = false; key.flag) return static_cast<void>(r.boolean(j, on) && (its = on ? 1 : 0, true));
-        if (!r.number(j, its, key.interval())) its = key.usual;  // what is after it is checked with that
+        if (!r.number(j, its, key.interval())) its = key.usual;  // the checks that follow use the default
       };
     };
     Table<OptimizerFile> out{
@@ -77,14 +77,14 @@ Optimizer read_optimizer(Reader& r, const Json& j) {
   OptimizerFile file;
   r.object(j, optimizer_table(), file);
   const auto kind = OptimizerKind::all().find(file.kind);
-  if (kind == OptimizerKind::all().end()) return {};  // complained about
+  if (kind == OptimizerKind::all().end()) return {};  // already complained about
   std::vector<double> values;
   for (const OptimizerKey& key : kind->second.keys) {
     const auto given = file.values.find(key.name);
     values.push_back(given == file.values.end() ? key.usual : given->second);
     file.values.erase(key.name);
   }
-  for (const auto& [key, value] : file.values)  // of other optimizers
+  for (const auto& [key, value] : file.values)  // keys of other optimizers
     if (const Json* given = j.find(key)) r.in(key, [&] { r.complain(*given, file.kind + " has no \"" + key + "\""); });
   try {
     return kind->second.make(file.learning_rate, values, file.decay);
@@ -148,7 +148,7 @@ void read_schedule(Reader& r, const Json& j, RateSchedule& schedule) {
   const Json* milestones = j.find("milestones");
   if (milestones == nullptr && steps) r.complain(j, "\"milestones\" is missing (the steps from which the rate is smaller)");
   const auto* list = milestones == nullptr ? nullptr : std::get_if<Json::Array>(&milestones->value);
-  if (list == nullptr || list->size() != schedule.milestones.size()) return;  // complained about
+  if (list == nullptr || list->size() != schedule.milestones.size()) return;  // already complained about
   if (const std::string wrong = wrong_milestones(schedule); !wrong.empty())
     r.in("milestones", [&] { r.complain(*milestones, wrong); });
 }
@@ -214,7 +214,7 @@ Table<TrainOptions> train_table(VersionKey version) {
        [](Reader& r, const Json& j, TrainOptions& t) {
          const std::size_t before = r.complaints.list.size();
          read_schedule(r, j, t.schedule);
-         if (r.complaints.list.size() != before) t.schedule = {};  // what is after it is checked without
+         if (r.complaints.list.size() != before) t.schedule = {};  // the checks that follow run without a schedule
        },
        object_schema(schedule_table())},
       {"accumulate",
@@ -245,7 +245,7 @@ std::optional<TrainOptions> read_train(Reader& r, const Json& j, VersionKey vers
                  "a batch of " + std::to_string(train.batch) + " cannot be cut into " + std::to_string(train.accumulate) +
                      " micro-batches of one size; make it a multiple of " + std::to_string(train.accumulate));
     });
-    train.accumulate = 1;  // what is after it is checked without
+    train.accumulate = 1;  // the checks that follow run without it
   }
   if (Reader::lacks(j, Reader::names_of(table), {"epochs", "max_steps"}))
     r.complain(j, "\"epochs\" or \"max_steps\" is missing (how long to train)");

@@ -13,7 +13,7 @@
 
 namespace motley {
 
-// bf16: activations are stored in it, all else is f32 (TrainingOptions::storage).
+// bf16: activations are stored in bf16, everything else is f32 (TrainingOptions::storage).
 enum class Precision : std::uint8_t { f32, f64, bf16 };
 
 struct TrainOptions {
@@ -21,26 +21,26 @@ struct TrainOptions {
   DType dtype() const { return precision == Precision::f64 ? DType::f64 : DType::f32; }  // of the plan
   DType storage() const { return precision == Precision::bf16 ? DType::bf16 : DType::f32; }
   Index batch = 0;
-  std::optional<Index> epochs{}, max_steps{};  // one is there; max_steps wins
+  std::optional<Index> epochs{}, max_steps{};  // at least one is given; max_steps takes precedence
   std::uint64_t seed = 0;
   Optimizer optimizer{};
-  RateSchedule schedule{};  // without the number of steps
+  RateSchedule schedule{};  // without its number of steps
   double clip_norm = 0;     // 0: gradients are not clipped
   Index accumulate = 1;     // micro-batches of a batch
   double average = 0;       // 0: weights are not averaged
   CheckpointOptions checkpoint{};
-  Index evaluate_every_epochs = 0;  // 0: at the end alone
+  Index evaluate_every_epochs = 0;  // 0: only at the end
 };
 
-// When it complained: what is good of them.
+// After a complaint: the valid part of the options.
 std::optional<TrainOptions> read_train(Reader& r, const Json& j, VersionKey version);
 Table<TrainOptions> train_table(VersionKey version);
 
-// What a plan is made of: without the schedule, whose steps follow from the data.
+// The options that a plan depends on: without the schedule, whose steps follow from the data.
 TrainingOptions planned_options(const TrainOptions& train);
-// Of a training on so many samples.
+// The options of a training on so many samples.
 TrainingOptions training_options(const TrainOptions& train, Index samples);
-// What of a schedule a run of so many steps does not come to.
+// The parts of a schedule that a run of so many steps does not reach.
 std::vector<std::string> schedule_notes(const RateSchedule& schedule);
 
 }  // namespace motley

@@ -7,7 +7,7 @@ namespace motley {
 
 namespace {
 
-// The dims that an `out` or an input declares, in whatever form.
+// The dims that an `out` or an input declares, in any form.
 void add_names(const Json* json, std::set<std::string>& out) {
   if (json == nullptr) return;
   if (const auto* text = std::get_if<std::string>(&json->value)) out.insert(*text);
@@ -31,8 +31,8 @@ Unbuilt unbuilt_of(const Json& json, const ModelSpec& spec, const Model& built) 
   const auto* members = inputs == nullptr ? nullptr : std::get_if<Json::Object>(&inputs->value);
   const auto* list = layers == nullptr ? nullptr : std::get_if<Json::Array>(&layers->value);
   if (members == nullptr || list == nullptr || list->size() != spec.layers.size()) return {.anything = true};
-  out.names.insert(spec.loss.labels);           // made with the loss
-  for (const Json::Member& input : *members) {  // known, but perhaps no layer reads it
+  out.names.insert(spec.loss.labels);           // created with the loss
+  for (const Json::Member& input : *members) {  // known, even if no layer reads it
     out.names.insert(input.key);
     add_names(&input.value, out.names);
   }

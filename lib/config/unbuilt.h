@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What may be in the part of a model that could not be built: rules about it are neither right nor wrong.
+// What the part of a model that could not be built may contain: rules about that cannot be checked.
 #pragma once
 #include <set>
 #include <string>
@@ -15,7 +15,7 @@ struct Unbuilt {
   bool may_be(const std::string& name) const;
 };
 
-// Of a model as it was written, read and built.
+// For a model as it was written, read and built.
 Unbuilt unbuilt_of(const Json& json, const ModelSpec& spec, const Model& built);
 
 }  // namespace motley

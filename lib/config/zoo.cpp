@@ -15,7 +15,7 @@ namespace {
 
 using Int = std::int64_t;
 
-// Layers one after the other; a dim is called after the layer that makes it, dots written as _.
+// Layers in sequence; a dim is named after the layer that makes it, with dots written as _.
 class Layers {
  public:
   explicit Layers(const ZooChoice& choice) : choice_(choice) {}
@@ -23,7 +23,7 @@ class Layers {
   struct Conv {
     Index window = 3, stride = 1, padding = 1, groups = 1;
     bool bias = false;
-    std::string activation{}, from{}, out{};  // out: the dim; empty: after the layer
+    std::string activation{}, from{}, out{};  // out: the dim; empty: named after the layer
   };
   Index width(Index channels) const { return std::max<Index>(1, std::llround(static_cast<double>(channels) * choice_.width)); }
   // Returns the dim of its filters.
@@ -71,7 +71,7 @@ class Layers {
     l.set("out", Json().set(out, Int{channels})).set("window", Int{scale}).set("stride", Int{scale});
     add(std::move(l));
   }
-  // One after the other along the dims of these names, which become `out`.
+  // Concatenates these two layers along the dims of these names, giving `out`.
   void join(const std::string& name, const std::array<std::string, 2>& layers, const std::array<std::string, 2>& dims,
             const std::string& out) {
     Json l = layer("concat", name);
@@ -191,7 +191,7 @@ void resnet_preactivated(Layers& net, Index depth) {
       const Index inner = net.width(Index{16} << stage), out = net.width(Index{64} << stage), stride = stage > 0 && b == 0 ? 2 : 1;
       const std::string into = b == 0 ? "layer" + std::to_string(stage + 1) : dim;
       net.batch_norm(block + ".bn1", "relu");
-      if (b == 0) in = net.last();  // a projection reads what is activated
+      if (b == 0) in = net.last();  // a projection reads the activated tensor
       net.conv(block + ".conv1", inner, {.window = 1, .padding = 0});
       net.batch_norm(block + ".bn2", "relu");
       net.conv(block + ".conv2", inner, {.stride = stride});
@@ -278,8 +278,8 @@ void mobilenet_v2(Layers& net) {
   net.dense("classifier.1", "classes", net.choice().classes);
 }
 
-// Ronneberger et al., arXiv 1505.04597, figure 1, as it is used today: convolutions are padded, so that each pixel of the image has
-// its logits, and have batch norms. Layers are called as in github.com/milesial/Pytorch-UNet; bilinear=False there.
+// Ronneberger et al., arXiv 1505.04597, figure 1, in today's usual form: convolutions are padded, so that each pixel of the image
+// has its logits, and have batch norms. Layers are named as in github.com/milesial/Pytorch-UNet, with its bilinear=False.
 void unet(Layers& net) {
   constexpr Index kLevels = 4;
   const Dim &rows = net.choice().image[2], &cols = net.choice().image[3];
@@ -313,7 +313,7 @@ void unet(Layers& net) {
   net.conv("outc_conv", net.choice().classes, {.window = 1, .padding = 0, .bias = true, .out = "classes"});
 }
 
-// LeCun et al., "Gradient-based learning applied to document recognition", 1998, as it is used today: average pools, tanh, no
+// LeCun et al., "Gradient-based learning applied to document recognition", 1998, in today's usual form: average pools, tanh, no
 // connection table.
 void lenet5(Layers& net) {
   const bool padded = net.choice().image[2].size < 32;
@@ -326,7 +326,7 @@ void lenet5(Layers& net) {
   net.dense("fc3", "classes", net.choice().classes);
 }
 
-// Of the paper that motley began with: partitioned and replicated convolutions in turn.
+// From the paper that motley began with: partitioned and replicated convolutions in turn.
 void paper_mnist(Layers& net) {
   Index number = 1;
   for (const auto& [channels, window] : {std::pair<Index, Index>{60, 7}, {120, 5}, {240, 3}}) {

@@ -13,7 +13,7 @@ namespace {
 
 using Int = std::int64_t;
 
-// Layers one after the other, of tensors [batch, positions, "hidden"].
+// Layers in sequence, of tensors [batch, positions, "hidden"].
 class Blocks {
  public:
   Blocks(const ZooChoice& choice, Index hidden, Index heads, Index layers)
@@ -80,7 +80,7 @@ class Blocks {
       if (causal) l.set("causal", true);
     });
   }
-  // The features' scores in the embedding's own rows.
+  // The scores of the features: products with the rows of the embedding's own weight.
   void tied(const std::string& name, const std::string& embedding, const std::string& positions, bool bias) {
     add("dense", name, [&](Json& l) {
       l.set("keep", Json::Array{choice_.image[0].name, positions}).set("out", "vocabulary").set("weight", embedding);

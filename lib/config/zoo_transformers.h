@@ -6,10 +6,10 @@
 namespace motley {
 
 bool is_transformer(const std::string& network);
-// Their layers; the loss is over "vocabulary" (gpt, bert) or "classes" (vit). UserError: heads that do not divide the features,
-// images that patches do not.
+// The layers of a transformer; the loss is over "vocabulary" (gpt, bert) or "classes" (vit). UserError: heads that do not divide
+// the features, patches that do not divide the images.
 Json::Array transformer_layers(const ZooChoice& choice);
-// gpt, bert: of the input, whole numbers.
+// gpt, bert: whether the input is whole numbers.
 bool reads_tokens(const std::string& network);
 
 }  // namespace motley

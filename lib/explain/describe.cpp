@@ -15,7 +15,7 @@ namespace {
 
 using Messages = std::vector<BoxMessage>;
 
-// Several contributions to one element of one reader.
+// Whether several contributions to one element go to one reader.
 bool adds(const Messages& messages) {
   for (std::size_t i = 0; i < messages.size(); i++)
     for (std::size_t j = i + 1; j < messages.size(); j++)
@@ -25,7 +25,8 @@ bool adds(const Messages& messages) {
   return false;
 }
 
-// The edges of parts that the readers hold already, along dims over which windows slide; no reader ends with all of such a dim.
+// The messages are the edges of parts that the readers already hold, along dims over which windows slide; no reader then has all of
+// such a dim.
 bool is_halo(const Messages& messages, const Layout& layout, const std::set<std::string>& slid) {
   std::map<int, Box> own, all;
   for (const BoxMessage& m : messages) {
@@ -53,8 +54,8 @@ bool is_halo(const Messages& messages, const Layout& layout, const std::set<std:
 
 Collective kind_of_copies(const Messages& messages) {
   std::set<int> from, to;
-  std::map<int, std::set<Box>> sent;  // by sender: what it sends
-  std::map<int, Index> ends_with;     // by reader: elements it has after the move, its own included
+  std::map<int, std::set<Box>> sent;  // per sender: the boxes that it sends
+  std::map<int, Index> ends_with;     // per reader: elements that it has after the move, including its own
   for (const BoxMessage& m : messages) {
     ends_with[m.to] += volume(m.box);
     if (m.from == m.to) continue;

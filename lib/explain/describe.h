@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans in words: exchanges as people know them, parts, columns.
+// Plans in words: exchanges under their common names, parts, columns.
 #pragma once
 #include <motley/mesh.h>
 
@@ -16,21 +16,22 @@ struct Described {
   std::string tensor{};
   Collective kind = Collective::none;
   std::vector<Index> bytes{};  // received by each rank
-  bool tiled = false;          // kernels run on some of its tiles while others travel
+  bool tiled = false;          // kernels run on some of its tiles while others are sent
   std::string schedule{};      // "direct", "two_level", "two_level, then direct"
 };
 
-// The collective that a hop amounts to; add and copy are one. slid: the dims over which windows slide.
+// The collective that a hop amounts to; `add` and `copy` count as one. slid: the dims over which windows slide.
 Collective kind_of(const TensorPlan& plan, const std::set<std::string>& slid, Hop TensorPlan::*hop);
 bool adds_terms(const TensorPlan& plan);
 
-// Where a tensor is: a parameter by its rules on the ranks that have a part, an activation where finished values rest.
+// Where a tensor is stored: a parameter by its rules on the ranks that have a part, an activation where its finished values are
+// stored.
 std::vector<Shard> resting_boxes(const PlanData& data, const Mesh& mesh, int tensor);
 
-// With spaces after it, one at the least.
+// The text followed by spaces, at least one.
 std::string padded(std::string text, std::size_t width);
 
-// One entry per tensor and movement, in plan order; a sum that is added and then copied is one all_reduce.
+// One entry per tensor and hop, in plan order; a sum that is added and then copied is one all_reduce.
 std::vector<Described> describe_exchanges(const PlanData& data, int ranks);
 
 }  // namespace motley

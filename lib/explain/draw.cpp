@@ -19,7 +19,7 @@ struct Colour {
   const char *fill, *ink;
 };
 
-// Paul Tol's bright scheme: colour-blind people can distinguish them too. More ranks repeat it; every box says its rank.
+// Paul Tol's bright scheme, distinguishable for colour-blind people too. With more ranks colours repeat; every box shows its rank.
 Colour colour_of(int rank) {
   static constexpr std::array<Colour, 7> colours{{{"#4477aa", "#fff"},
                                                   {"#ee6677", "#111"},
@@ -82,7 +82,7 @@ class Picture {
 
 constexpr const char *kGrey = "fill=\"#777\"", *kBold = "font-weight=\"bold\"", *kSmallGrey = "fill=\"#777\" font-size=\"10\"";
 
-// Which dims run across, down, and from panel to panel.
+// Which dims are drawn across, down, and as separate panels.
 struct View {
   int x = -1, y = -1;
   std::vector<std::size_t> panels{};  // further cut dims
@@ -195,7 +195,7 @@ class TensorPicture {
     return y + 40;
   }
 
-  // One map where no two ranks hold the same, else a lane per rank.
+  // One map if no two ranks hold the same elements, else a lane per rank.
   double section(double x, double y, const std::string& title, const std::string& what, const std::vector<Shard>& held) {
     picture_.text(x, y, title, kBold);
     y += 18;
@@ -320,7 +320,7 @@ class TensorPicture {
   int tensor_;
   const StepTensor& t_;
   Picture picture_{};
-  double widest_ = 0;  // line of words
+  double widest_ = 0;  // of a line of text
 };
 
 // A row per tensor, a small map per rank.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan in words and drawn: who holds, owns and reads which box, what moves, which index each pass is cut along.
+// A plan in words and drawings: who holds, owns and reads which box, what moves, along which index each pass is cut.
 #pragma once
 #include <motley/plan.h>
 #include <motley/profile.h>
@@ -12,7 +12,7 @@
 
 namespace motley {
 
-// UserError (64) with a hint: no tensor of the step is called so.
+// UserError (64) with a hint: no tensor of the step has this name.
 int find_tensor(const Passes& passes, const std::string& name);
 
 // The whole plan, or (with a name) one tensor. At most 100 columns. An empty profile: no seconds.
@@ -21,7 +21,7 @@ Json explain_json(const Plan& plan, const Profile& profile, const std::string& t
 // One rect of class "own" per rank and box that the rank holds of a tensor.
 std::string explain_svg(const Plan& plan, const Profile& profile, const std::string& tensor);
 
-// One pair of ranks in one movement of a tensor; the steps: "add", "copy", "fill".
+// Messages of one pair of ranks in one move of a tensor; the move's step is "add", "copy" or "fill".
 struct Movement {
   std::string tensor{}, step{}, schedule{};
   Collective kind = Collective::none;
@@ -29,13 +29,13 @@ struct Movement {
   std::vector<Box> boxes{};
   Index bytes = 0;
   double seconds = 0;  // of one message of so many bytes; 0 without a profile
-  bool tiled = false;  // kernels run on some of its tiles while others travel
+  bool tiled = false;  // kernels run on some of its tiles while others are sent
 };
 std::vector<Movement> movements_of(const Plan& plan, const Profile& profile, int tensor);
 
 // "filters1 cut on `all` (partial sums)".
 std::string pick_words(const Plan& plan, int pass);
-// "batch 0..8, filters 4..6"; dims that the box holds whole are left out, "whole" where it holds all.
+// "batch 0..8, filters 4..6"; dims that the box contains completely are left out, "whole" if it contains everything.
 std::string box_words(const Shape& shape, const Box& box);
 
 }  // namespace motley

@@ -30,7 +30,7 @@ Json per_rank(const std::vector<Shard>& held, int ranks) {
   return out;
 }
 
-// Of a summary.
+// Limit of a summary.
 constexpr int kMostRanks = 16;
 constexpr std::size_t kMostExchanges = 24, kWidestParts = 40, kWidestBytes = 60;
 
@@ -43,7 +43,7 @@ std::string summary_of_parts(const std::vector<std::vector<Index>>& lists) {
          " parts of " + std::to_string(least) + " to " + std::to_string(most);
 }
 
-// Of many ranks those that compute longest.
+// If there are many ranks: those that compute longest.
 std::string rank_rows(const PlanData& d, const Mesh& mesh, bool full) {
   std::string out = "ranks                             busy     idle   received per step      memory\n";
   std::vector<std::size_t> shown(d.predicted.size());
@@ -72,7 +72,7 @@ std::string rank_rows(const PlanData& d, const Mesh& mesh, bool full) {
   return out;
 }
 
-// Of many exchanges the largest; of many ranks the sum and the rank that receives most.
+// If there are many exchanges: the largest; if there are many ranks: the sum and the rank that receives most.
 std::string exchange_rows(std::vector<Described> exchanges, bool full) {
   if (exchanges.empty()) return "";
   const auto sum_of = [](const Described& e) { return std::accumulate(e.bytes.begin(), e.bytes.end(), Index{0}); };
@@ -85,7 +85,7 @@ std::string exchange_rows(std::vector<Described> exchanges, bool full) {
                      [&](std::size_t a, std::size_t b) { return sum_of(exchanges[a]) > sum_of(exchanges[b]); });
     for (std::size_t k = kMostExchanges; k < all; k++) left_out += sum_of(exchanges[order[k]]);
     order.resize(kMostExchanges);
-    std::sort(order.begin(), order.end());  // the plan's
+    std::sort(order.begin(), order.end());  // back in the plan's order
     std::vector<Described> largest;
     for (std::size_t k : order) largest.push_back(std::move(exchanges[k]));
     exchanges = std::move(largest);

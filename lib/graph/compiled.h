@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Formulas that run often. Each becomes a loop per ISA when motley is built (write_formulas.cpp); all others are interpreted.
+// Formulas that run often. Each becomes a loop per ISA when motley is built (write_formulas.cpp); all other formulas are
+// interpreted.
 #pragma once
 #include <vector>
 
@@ -7,23 +8,24 @@
 
 namespace motley {
 
-enum class Width : std::uint8_t { f32, f64 };  // of its registers
+enum class Width : std::uint8_t { f32, f64 };  // of the formula's registers
 
 struct CompiledFormula {
   Formula formula{};
   Width width = Width::f32;
-  std::uint32_t still = 0;  // a bit for each operand that has one value along the row; 0: a loop for any
-  bool summed = false;      // loops that add are made too
-  std::uint32_t fixed = 0;  // a bit for each operand that is the same in all rows: a second loop, which reads them once for several
-  std::uint32_t wide = 0;   // of summed ones, where registers are f64: a bit for each operand that is f64 in memory too
+  std::uint32_t still = 0;  // a bit for each operand that has one value along a row; 0: the loop handles any operands
+  bool summed = false;      // loops that add are generated too
+  std::uint32_t fixed = 0;  // a bit for each operand that is the same in all rows: a second loop is generated, which reads these
+                            // once for several rows
+  std::uint32_t wide = 0;   // with summed, where registers are f64: a bit for each operand that is f64 in memory too
 };
-// One that runs along rows of which the operands in `still` have one value each.
+// A formula that runs along rows; each operand in `still` has one value along a row.
 struct RowFormula {
   Formula formula{};
   std::vector<int> still{};
-  bool summed = false;       // maps that add have it, along rows or across them
-  std::vector<int> fixed{};  // these operands are the same in each row (of summed ones: that is added to the others)
-  std::vector<int> wide{};   // these operands are f64, and so are the registers; none: all is f32
+  bool summed = false;       // maps that add, along rows or across them, use it
+  std::vector<int> fixed{};  // these operands are the same in each row (with summed: in addition to the other loops)
+  std::vector<int> wide{};   // these operands are f64, and so are the registers; none: all are f32
 };
 
 const std::vector<CompiledFormula>& compiled_formulas();
@@ -32,14 +34,14 @@ const std::vector<CompiledFormula>& compiled_formulas();
 struct Compiled {
   Compiled(const std::vector<Formula>& formulas, Width width = Width::f32);
   explicit Compiled(const std::vector<RowFormula>& formulas);
-  // Of other files' ops too: called when all of these are there.
+  // Includes formulas of ops in other files: the function is called when all of these exist.
   explicit Compiled(std::vector<RowFormula> (*formulas)());
 };
 
-// A step of `formula` inside another one, as join_maps makes it: its operands get the numbers from `first` on, in the order in
-// which they are read.
+// A step of `formula` inside another one, as join_maps makes it: its operands are numbered from `first` on, in the order in which
+// they are read.
 Value in_order(const Formula& formula, int first);
-// The same of a sum of two.
+// The same for a sum of two operands.
 Value sum_in_order(const Value& a, const Value& b);
 
 }  // namespace motley

@@ -75,7 +75,7 @@ Tensor GraphNodes::add_input(const std::string& name, const Shape& shape, DType 
     throw UserError("input \"" + name + "\": an input is f32 (f64 in a plan of that) or i32, not " + to_string(dtype));
   claim(name);
   for (const Dim& d : shape.dims()) {
-    // In the size that windows gave it, as in labels of what they made.
+    // With a size that windows gave it, as for labels of what windows made.
     const bool made = std::any_of(nodes.begin(), nodes.end(),
                                   [&](const Node& n) { return n.shape.has(d.name) && n.shape.size_of(d.name) == d.size; });
     if (!made) declare(d);

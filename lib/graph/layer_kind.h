@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How an op's file says what a model file may write of it: its keys, and how a layer is made of them.
+// How an op's file defines its part of a model file: the op's keys, and how a layer is built from them.
 #pragma once
 #include <motley/ops.h>
 
@@ -11,7 +11,7 @@
 
 namespace motley {
 
-// One layer of a model file: what it reads, its name, and its keys' values, defaults filled in.
+// One layer of a model file: its inputs, its name, and the values of its keys with defaults filled in.
 struct LayerArguments {
   std::vector<Tensor> x{};
   std::string name{};
@@ -20,8 +20,8 @@ struct LayerArguments {
   std::map<std::string, Extent2> extents{};
   std::map<std::string, Padding> paddings{};
   std::map<std::string, std::vector<std::string>> names{};  // empty: not written
-  std::map<std::string, std::vector<Dim>> dims{};           // size 0: a dim that has been declared before
-  std::optional<WeightOptions> weight{};                    // where a key says something of it
+  std::map<std::string, std::vector<Dim>> dims{};           // size 0: a dim that was declared before
+  std::optional<WeightOptions> weight{};                    // if one of the weight's keys is given
   Graph* graph = nullptr;
   const Tensor& in() const { return x.front(); }
 };
@@ -31,17 +31,17 @@ struct LayerKey {
   enum class Kind : std::uint8_t { number, whole, flag, names, dim, dims, word, extent, padding };
   std::string name{}, doc{};
   Kind kind = Kind::number;
-  double standard = 0;               // of a number, flag or extent: its value where it is not written
+  double standard = 0;               // for a number, flag or extent: its default value
   double least = 0, most = 1e300;    // of a number or extent
-  std::vector<std::string> words{};  // the first where none is written
+  std::vector<std::string> words{};  // the first one is the default
   bool required = false;
 };
 
-// At namespace scope in an op's file: model files then know the op.
+// At namespace scope in an op's file: makes the op known to model files.
 struct LayerForm {
-  bool weight = false;     // has the keys weight, initial, deviation
-  std::string optional{};  // what it may read besides; empty: nothing
-  bool reshapes = false;   // what it makes has other dims or sizes than what it reads
+  bool weight = false;     // whether it has the keys weight, initial, deviation
+  std::string optional{};  // key of an optional further input; empty: there is none
+  bool reshapes = false;   // its output has other dims or sizes than its input
 };
 struct LayerKind {
   LayerKind(const std::string& name, int reads, std::vector<LayerKey> keys, std::function<Tensor(const LayerArguments&)> build,
@@ -50,7 +50,7 @@ struct LayerKind {
   LayerKind& operator=(const LayerKind&) = delete;
 
   const std::string name;
-  const int reads;  // so many tensors
+  const int reads;  // number of input tensors
   const std::vector<LayerKey> keys;
   const std::function<Tensor(const LayerArguments&)> build;
   const LayerForm form;

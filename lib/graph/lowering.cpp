@@ -245,7 +245,7 @@ void sort_passes(Passes& all) {
   std::vector<Pass>& passes = all.passes;
   std::vector<std::vector<int>> writers(all.tensors.size()), waiting(passes.size());  // of each pass: those that read its result
   for (std::size_t k = 0; k < passes.size(); k++) at(writers, passes[k].writes.tensor).push_back(static_cast<int>(k));
-  std::vector<int> before(passes.size(), 0);  // passes that have to come first
+  std::vector<int> before(passes.size(), 0);  // number of passes that must come first
   std::set<int> ready;
   for (std::size_t k = 0; k < passes.size(); k++) {
     std::set<int> first;
@@ -269,7 +269,7 @@ void sort_passes(Passes& all) {
   passes = std::move(sorted);
 }
 
-// Who reads and writes each tensor, kept while copies disappear: the passes of a deep network are ten thousands.
+// The readers and writers of each tensor, kept up to date while copies are removed: a deep network has tens of thousands of passes.
 class CopyMerger {
  public:
   CopyMerger(Passes& all, const std::vector<std::string>& keep)
@@ -292,7 +292,7 @@ class CopyMerger {
         continue;
       }
       copies_.erase(copies_.begin() + static_cast<std::ptrdiff_t>(i));
-      i = 0;  // one before it may be possible now
+      i = 0;  // an earlier copy may be removable now
     }
     std::size_t k = 0;
     std::erase_if(all_.passes, [&](const Pass&) { return gone_[k++]; });
@@ -306,7 +306,7 @@ class CopyMerger {
     std::erase(at(writers_, result), copy);
   }
 
-  // A lone copy: its readers read its source instead.
+  // A copy that is the only writer of its result: the result's readers read its source instead.
   bool read_source(int copy) {
     const int source = pass(copy).reads[0].tensor, result = pass(copy).writes.tensor;
     const StepTensor& tensor = at(all_.tensors, result);
@@ -323,7 +323,7 @@ class CopyMerger {
     return true;
   }
 
-  // One of several partial sums: the source's writers write the sum directly.
+  // A copy that is one of several partial sums: the source's writers write the sum directly.
   bool write_result(int copy) {
     const int source = pass(copy).reads[0].tensor, result = pass(copy).writes.tensor;
     const std::vector<int>& made = at(writers_, source);
@@ -340,7 +340,7 @@ class CopyMerger {
   }
 
   Passes& all_;
-  std::vector<std::vector<int>> readers_, writers_;  // per tensor: passes; one that reads it twice, twice
+  std::vector<std::vector<int>> readers_, writers_;  // per tensor: passes; a pass that reads a tensor twice is listed twice
   std::vector<bool> gone_, kept_{};                  // per pass; per tensor
   std::vector<int> copies_{};                        // passes that copy, in order
 };

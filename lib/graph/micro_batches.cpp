@@ -31,17 +31,17 @@ std::vector<const PassOperand*> operands_of(const Pass& pass) {
   return out;
 }
 
-// Does this pass compute with the batch as something else than a count of samples?
+// Whether this pass uses the batch as anything but a count of samples.
 bool changes(const Passes& passes, const Pass& pass, const std::string& batch) {
   auto is_batch = [&](int index) { return index >= 0 && at(pass.indices, index).name == batch; };
   for (const Window& w : pass.windows)
     if (is_batch(w.read) || is_batch(w.made) || is_batch(w.tap)) return true;
   for (const IndexMap& map : pass.index_maps) {
-    if (map.made.empty() && map.offset == 0) continue;  // the first one, of a micro-batch's as of all
+    if (map.made.empty() && map.offset == 0) continue;  // the first sample of a micro-batch is the first one of the batch
     if (std::any_of(map.read.begin(), map.read.end(), is_batch) || std::any_of(map.made.begin(), map.made.end(), is_batch))
       return true;
   }
-  for (const PassOperand* o : operands_of(pass))  // another dim's index reads it, or it reads another dim
+  for (const PassOperand* o : operands_of(pass))  // another dim's index reads the batch, or the batch's index reads another dim
     for (std::size_t d = 0; d < o->indices.size(); d++)
       if ((at(passes.tensors, o->tensor).shape[d].name == batch) != is_batch(o->indices[d])) return true;
   for (std::size_t i = 0; i < pass.indices.size(); i++)
@@ -49,11 +49,11 @@ bool changes(const Passes& passes, const Pass& pass, const std::string& batch) {
   return false;
 }
 
-// A pass over the samples of all micro-batches reads their labels side by side: one more input, fed from the same.
+// A pass over the samples of all micro-batches reads all their labels side by side, as one more input, fed from the same labels.
 void read_all(Passes& passes, Pass& pass, const std::string& batch, Index parts) {
   const std::vector<PassIndex>& indices = pass.indices;
   if (std::any_of(pass.writes.indices.begin(), pass.writes.indices.end(), [&](int i) { return at(indices, i).name == batch; }))
-    return;  // for each sample one result
+    return;  // one result for each sample
   check(pass.reads.size() == 1, "what counts labels reads labels alone");
   const int label = pass.reads.front().tensor;
   StepTensor all = at(passes.tensors, label);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A graph's nodes, and what an op must say of itself: its passes forward and for every gradient.
+// A graph's nodes, and what an op must define: its passes forward and for every gradient.
 #pragma once
 #include <motley/error.h>
 #include <motley/ops.h>
@@ -23,13 +23,13 @@ class Op {
  public:
   virtual ~Op() = default;
   virtual bool has_parameters() const { return false; }
-  virtual bool has_weight() const { return has_parameters(); }  // one that other layers may share
+  virtual bool has_weight() const { return has_parameters(); }  // whether it has a weight that other layers may share
   virtual int label_input() const { return -1; }                // which of its inputs holds labels; -1: none
-  virtual bool reads_numbers() const { return false; }          // whole ones, besides labels
+  virtual bool reads_numbers() const { return false; }          // whether it reads whole numbers besides labels
   // Elements of its output with this label are 0 and do not count in a mean.
   virtual std::optional<Index> ignored() const { return {}; }
   virtual void forward(Lowering& to, const Node& node) const = 0;
-  virtual void backward(Lowering& to, const Node& node) const = 0;  // called when the node's gradient is wanted
+  virtual void backward(Lowering& to, const Node& node) const = 0;  // called if the node's gradient is required
 };
 
 struct Node {
@@ -50,22 +50,22 @@ struct GraphNodes : std::enable_shared_from_this<GraphNodes> {
   static const Node& node(const Tensor& t);
   static std::shared_ptr<GraphNodes> graph_of(const std::vector<Tensor>& tensors);  // UserError: tensors of two graphs
   static int id(const Tensor& t) { return t.id_; }
-  static Tensor input_of(const Tensor& t, int input);  // of the op that makes t
+  static Tensor input_of(const Tensor& t, int input);  // an input of the op that makes t
   std::string batch() const;                           // the first dim of the first input; empty: there is none
-  // Of a tensor: the dim that counts its samples; its first one where it has no such dim.
+  // The dim that counts the tensor's samples; its first dim if it does not have that dim.
   static Dim samples_of(const Tensor& t);
-  // A dim that an op or an input makes. UserError: another size under this name.
+  // Declares a dim that an op or an input makes. UserError: another size under this name.
   void declare(const Dim& dim);
   // Adds one op call; its name is `wanted` or `<kind>_<position>`.
   Tensor add(const std::string& kind, const std::string& wanted, std::shared_ptr<const Op> op, const std::vector<Tensor>& inputs,
              Shape shape, DType dtype = DType::f32);
   Tensor add_input(const std::string& name, const Shape& shape, DType dtype);
-  void check_weight(const WeightOptions& weight) const;  // UserError: no such layer has one
+  void check_weight(const WeightOptions& weight) const;  // UserError: no such layer has a weight
   void rename(int node, const std::string& name);
-  void claim(const std::string& name);  // UserError: taken, or no name
+  void claim(const std::string& name);  // UserError: a taken name, or not a valid name
 };
 
-// Is a parameter one of the weights that Decay::weights takes from: not a bias, not a norm's.
+// Whether Decay::weights applies to a parameter: not a bias, not a norm's.
 enum class Decays : std::uint8_t { no, yes };
 
 // Builds Passes from nodes. Node ids become tensors; op code adds inner tensors, parameters and passes.
@@ -74,23 +74,24 @@ class Lowering {
   Lowering(const GraphNodes& graph, const std::vector<int>& outputs, bool trains, Index micro_batches = 1);
   int value(int node) const { return at(values_, node); }  // tensor of a node's output
   int value(const Node& node) const { return value(node.id); }
-  // Each is made at its first call.
+  // Each parameter is made at the first call for it.
   int parameter(const Node& node, const std::string& suffix, const Shape& shape, Initial initial, Decays decays);
   int weight(const Node& node, const WeightOptions& options, const Shape& shape);  // UserError: another layer's has another shape
-  // Of an i32 input: what it names, and a number besides that is ignored. UserError: two ops ignore different ones.
+  // Declares that an i32 input names one of `below` rows or classes, or the ignored number. UserError: two ops ignore different
+  // numbers.
   void numbers_below(int tensor, Index below, std::optional<Index> ignored = {});
   int inner(const Node& node, const std::string& suffix, const Shape& shape, DType dtype = DType::f32);
   int key(const Node& node, const Shape& shape);
-  // A parameter without a gradient; where the step trains, what moves it is written to gradient(it).
+  // A parameter without a gradient; if the step trains, the value that moves it is written to gradient(it).
   int statistic(const Node& node, const std::string& suffix, const Shape& shape, Initial initial, double momentum);
-  // Elements along a dim that a micro-batch has: sizes here are those of the whole batch (cut_batch).
+  // Elements along a dim in one micro-batch: sizes here are those of the whole batch (cut_batch).
   Index in_micro_batch(const Dim& dim) const { return dim.name == batch_ ? dim.size / micro_batches_ : dim.size; }
   Dim samples_of(const Shape& shape) const { return shape.has(batch_) ? shape[shape.position(batch_)] : shape[0]; }
-  // UserError: there are several micro-batches, and this op would add up samples of one of them only.
+  // UserError: there are several micro-batches, and this op would sum over the samples of only one of them.
   void refuse_micro_batches(const Node& node, const std::string& over) const;
   bool trains() const { return out_.trains; }  // else the passes are those of an inference
-  bool wants_gradient(int tensor) const;       // does any parameter are after it
-  int gradient(int tensor);                    // made at first call; is as its tensor
+  bool wants_gradient(int tensor) const;       // whether the tensor depends on a parameter
+  int gradient(int tensor);                    // made at the first call; has its tensor's shape
   Pass& pass(const Node& node, const std::string& what, KernelOp op, PassKind kind);
   const StepTensor& tensor(int id) const { return at(out_.tensors, id); }
   Passes& out() { return out_; }
@@ -108,19 +109,19 @@ class Lowering {
   std::set<int> wants_{};
 };
 
-// Index lists for maps: indices named after the tensor's dims.
+// Indices of a map, named after the tensor's dims.
 std::vector<PassIndex> indices_of(const Shape& shape);
 // Positions in `indices` of the dims of `shape`, by name.
 std::vector<int> indices_in(const std::vector<PassIndex>& indices, const Shape& shape);
 // A map that copies (broadcasts, or reduces by adding) `from` to `to`, times scale. Dims match by name.
 Pass& copy_pass(Lowering& to, const Node& node, const std::string& what, int from, int into, double scale = 1.0);
-// into = formula(from...) times scale, summed over the dims that `into` lacks. Dims match by name; positions are those of into's
-// dims, then of the others.
+// into = formula(from...) times scale, summed over the dims that `into` does not have. Dims match by name; position i counts along
+// into's dims, then along the others.
 Pass& map_pass(Lowering& to, const Node& node, const std::string& what, const std::vector<int>& from, int into, Formula formula,
                double scale = 1.0);
 
-// Passes that only copy are taken out: their reader reads the source, or the source's writers write the sum. Tensors named in
-// `keep` (a rule names them) stay.
+// Removes passes that only copy: their reader reads the source, or the source's writers write the sum. Tensors named in `keep` (a
+// rule names them) stay.
 void merge_copies(Passes& passes, const std::vector<std::string>& keep);
 
 }  // namespace motley

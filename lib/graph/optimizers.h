@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Optimizers: each is one file in ops/, whose keys in a job's "optimizer" are found by its name.
+// Optimizers: each is one file in ops/, and its keys in a job's "optimizer" are found by its name.
 #pragma once
 #include <motley/step.h>
 
@@ -17,17 +17,17 @@ namespace motley {
 struct OptimizerKey {  // a number from 0 to `most`, or true or false
   std::string name{}, doc{};
   double usual = 0, most = std::numeric_limits<double>::max();
-  bool below = false;  // `most` itself is too large
+  bool below = false;  // `most` itself is not allowed
   bool flag = false;   // its value is 1 or 0
   Interval<double> interval() const { return {.most = most, .below = below}; }
 };
 
-// Of every optimizer.
+// A key of every optimizer.
 inline OptimizerKey learning_rate_key() {
   return {.name = "learning_rate", .doc = "step size of the update"};
 }
 
-// values: in the order of the keys. UserError: one is not in its key's range.
+// values: in the order of the keys. UserError: a value is outside its key's range.
 void check_values(const std::string& kind, double learning_rate, const std::vector<OptimizerKey>& keys,
                   const std::vector<double>& values);
 
@@ -36,12 +36,12 @@ struct OptimizerKind {
   // values: in the order of the keys
   using Make = std::function<Optimizer(double learning_rate, const std::vector<double>& values, Decay decay)>;
   OptimizerKind(const std::string& name, std::vector<OptimizerKey> its_keys, Make its_make);
-  std::vector<OptimizerKey> keys{};  // besides "kind", "learning_rate" and "decay"
+  std::vector<OptimizerKey> keys{};  // in addition to "kind", "learning_rate" and "decay"
   Make make{};
   static const std::map<std::string, OptimizerKind>& all();  // by name
 };
 
-// The formulas of an update's first two operands; the others are numbered on from kUpdateScalars.
+// The formulas of an update's first two operands; the others are numbered from kUpdateScalars on.
 inline Value learning_rate() {
   return scalar(0);
 }

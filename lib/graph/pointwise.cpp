@@ -39,14 +39,14 @@ class PointwiseOp final : public Op {
 bool is_0_or_1(const Value& v) {
   return v.term().op == Opcode::constant && (v.term().constant == 0 || v.term().constant == 1);
 }
-// Of the slopes that are chosen from, those that dy has to be multiplied with.
+// How many of the slopes that can be chosen require a product with dy.
 int products_of(const Value& slope) {
   const Value::Term& t = slope.term();
   if (t.op == Opcode::select) return products_of(t.of[1]) + products_of(t.of[2]);
   return is_0_or_1(slope) ? 0 : 1;
 }
-// dy slope. Where comparisons choose the slope they choose what it makes of dy, without a product with 0 or 1: 0 also of a dy that
-// is not finite.
+// dy slope. Where comparisons choose the slope, they choose the product of dy and slope instead, without multiplying by 0 or 1: a
+// slope of 0 gives 0 also for a dy that is not finite.
 Value times(const Value& dy, const Value& slope) {
   const Value::Term& t = slope.term();
   if (t.op != Opcode::select || products_of(slope) > 1) return dy * slope;
@@ -105,7 +105,7 @@ Tensor activate(const Tensor& x, const Pointwise& f) {
   const int before = graph->positions;
   graph->names.erase(layer);
   Tensor y = f(x, layer);
-  graph->positions = before;  // one layer, one position
+  graph->positions = before;  // one layer counts as one position
   return y;
 }
 

@@ -28,9 +28,9 @@ class Pointwise {
   const Formula& backward() const { return backward_; }  // of dy, and y where it is from_y, else x
   bool from_y() const { return from_y_; }
 
-  // The same for an op that has options: not known by a name.
+  // The same for an op with options, which cannot be found by a name.
   static Tensor apply(const std::string& op, const Tensor& x, const std::string& name, const Function& f);
-  // Its formulas, for a CompiledFormula.
+  // The op's formulas, for a CompiledFormula.
   static std::vector<Formula> formulas(const Function& f);
 
   static const Pointwise* find(const std::string& name);  // null: none
@@ -43,7 +43,7 @@ class Pointwise {
   bool from_y_;
 };
 
-// y = f(x) as a layer's last part (the model file's "activation" key): x becomes "<layer>.linear", y takes the layer's name.
+// y = f(x) as the last part of a layer (the model file's "activation" key): x becomes "<layer>.linear", y takes the layer's name.
 Tensor activate(const Tensor& x, const Pointwise& f);
 
 }  // namespace motley

@@ -32,7 +32,7 @@ bool stores_bf16(DType storage) {
   return storage == DType::bf16;
 }
 
-// Inputs come before what is made of them.
+// Whether `node` depends on `on`. Inputs come before what is made of them.
 bool depends(const GraphNodes& graph, int node, int on) {
   std::vector<bool> made_of_it(graph.nodes.size(), false);
   at(made_of_it, on) = true;
@@ -42,7 +42,7 @@ bool depends(const GraphNodes& graph, int node, int on) {
   return node != on && at(made_of_it, node);
 }
 
-// The gradient of a loss is 1: no other one may add to it.
+// The gradient of a loss is 1: no other gradient may be added to it.
 void check_losses(const std::vector<Tensor>& losses, const GraphNodes& graph) {
   for (const Tensor& loss : losses) {
     if (loss.shape().rank() != 0)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fields of a Step: all that decides what is computed.
+// The fields of a Step: everything that determines what is computed.
 #pragma once
 #include "base/value_fields.h"
 #include "graph/passes.h"

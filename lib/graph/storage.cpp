@@ -16,7 +16,7 @@ namespace {
 bool multiplies(const Pass& p) {
   return p.op == KernelOp::conv2d || p.op == KernelOp::dense || p.op == KernelOp::attention;
 }
-// Attention's log-sum-exp and what follows it, a number per query, and its mask stay f32.
+// Attention's mask, its log-sum-exp and what is computed from that (one number per query) stay f32.
 bool narrows_read(const Pass& p, std::size_t k) {
   return p.op != KernelOp::attention || k < (p.kind == PassKind::forward ? 3U : 4U);
 }
@@ -44,11 +44,12 @@ class Storage {
         if (p.op == KernelOp::map && keeps_elements(p, chosen)) more = choose(p.writes.tensor) || more;
     }
     for (const int t : chosen) at(all_.tensors, t).dtype = DType::bf16;
-    for (std::size_t g = 0; g < all_.tensors.size(); g++)  // a gradient as what it is of
+    for (std::size_t g = 0; g < all_.tensors.size(); g++)  // a gradient has its tensor's type
       if (const int of = all_.tensors[g].of; of >= 0 && !fixed_[g] && chosen.contains(of)) all_.tensors[g].dtype = DType::bf16;
   }
 
-  // What contractions read; of pools and changes of shape, whose operands are of one type, what is not of the result's.
+  // Converts what contractions read; for pools and changes of shape, whose operands have one type, operands of another type than
+  // the result.
   void convert() {
     std::vector<Pass> passes;
     for (Pass& p : all_.passes) {
@@ -64,7 +65,7 @@ class Storage {
   }
 
  private:
-  // Tensors that stay as they are.
+  // Marks the tensors that stay as they are.
   void fix() {
     const auto fix = [&](int t) { at(fixed_, t) = true; };
     for (std::size_t t = 0; t < fixed_.size(); t++) {
@@ -85,16 +86,16 @@ class Storage {
       if (const int of = all_.tensors[g].of; of >= 0 && at(fixed_, of)) fixed_[g] = true;
   }
 
-  // Whether each element that is written is made of one of a chosen tensor.
+  // Whether each written element is made of one element of a chosen tensor.
   bool keeps_elements(const Pass& p, const std::set<int>& chosen) const {
     if (!p.index_maps.empty()) return chosen.contains(p.reads.front().tensor);
     if (p.writes.indices.size() != p.indices.size()) return false;
-    if (is_plain_map(p)) return chosen.contains(p.reads.front().tensor);  // repeated ones too
+    if (is_plain_map(p)) return chosen.contains(p.reads.front().tensor);  // repeated elements too
     return std::any_of(p.reads.begin(), p.reads.end(),
                        [&](const PassOperand& in) { return in.indices.size() == p.indices.size() && chosen.contains(in.tensor); });
   }
 
-  // The copy of a tensor; its pass comes before `reader`.
+  // A copy of the tensor; the pass that makes it comes before `reader`.
   int copy_of(int tensor, DType dtype, const Pass& reader, std::vector<Pass>& passes) {
     const auto [here, fresh] = copies_.emplace(std::pair(tensor, dtype), static_cast<int>(all_.tensors.size()));
     if (!fresh) return here->second;

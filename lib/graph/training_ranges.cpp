@@ -24,7 +24,7 @@ void check_options(const TrainingOptions& options) {
   require_within("schedule, warmup_steps", s.warmup_steps, TrainingRanges::warmup_steps);
   require_within("schedule, final", s.final, TrainingRanges::final);
   require_within("schedule, factor", s.factor, TrainingRanges::factor);
-  // A job's follow from its data.
+  // A job's number of steps follows from its data.
   require_within("schedule, steps", s.steps, Interval<Index>{.least = falls ? 1 : 0});
   for (const Index milestone : s.milestones) require_within("schedule, milestones", milestone, TrainingRanges::milestone);
   if (const std::string wrong = wrong_milestones(s); !wrong.empty()) throw UserError("schedule, milestones: " + wrong);

@@ -10,21 +10,22 @@ namespace motley {
 
 inline constexpr const char* kAverage = "average";  // the slot of a parameter's moving average
 
-// What an update reads when it runs: learning rate, factor of the gradient, what the optimizer computes from the step's number, and
-// the part of an average that is kept.
+// The number of scalars that an update reads when it runs: learning rate, factor of the gradient, what the optimizer computes from
+// the step's number, and the kept part of an average.
 Index update_scalars(const Optimizer& optimizer, bool averages);
-// What is kept of each parameter.
+// The slots that are kept of each parameter.
 std::vector<std::string> update_slots(const Passes& passes);
 
 struct UpdateForm {
-  // Scalars, gradient, slots, parameter -> slots, parameter. With a direction: scalars, gradient, the optimizer's slots -> these.
+  // Scalars, gradient, slots, parameter -> slots, parameter. With a direction: scalars, gradient, the optimizer's slots -> the
+  // optimizer's slots.
   Formula update{};
-  Formula squared{};  // scalars, the optimizer's slots, parameter -> the square of its direction; no code: it has none
-  Formula move{};     // scalars, ratio of the norms, slots, parameter -> the average where there is one, parameter
+  Formula squared{};  // scalars, the optimizer's slots, parameter -> the square of its direction; no code: it has no direction
+  Formula move{};     // scalars, ratio of the norms, slots, parameter -> the average if there is one, parameter
 };
 UpdateForm update_form(const Optimizer& optimizer, bool averages, bool decays);
 
-// All formulas of these optimizers' updates, for a Compiled.
+// All formulas of the updates of these optimizers, for a Compiled.
 std::vector<Formula> formulas_of(const std::vector<Optimizer>& optimizers);
 
 }  // namespace motley

@@ -20,7 +20,7 @@ std::string real_of(const CompiledFormula& one) {
   return one.width == Width::f64 ? "double" : "float";
 }
 
-// What belongs to one of several rows that are walked side by side.
+// The name of a variable for one of several rows that are processed side by side.
 std::string of_row(const std::string& name, int row) {
   return row == 0 ? name : name + "_" + text(row);
 }
@@ -28,8 +28,8 @@ std::string element_of(const std::string& pointer, int row, const std::string& s
   return pointer + (row == 0 ? "[i]" : "[i + " + text(row) + " * " + step + "]");
 }
 
-// The register's type and value, of registers r0, r1, ..., operands t0, ..., constants c0, ... row: whose elements it reads, from
-// the one on that the pointers are at.
+// The declaration of register i: its type and its value, from registers r0, r1, ..., operands t0, ..., constants c0, ... row: which
+// row's elements it reads, counted from the row that the pointers are at.
 std::string line_of(const CompiledFormula& one, int i, int& constants, const std::string& real, int row) {
   const Formula& f = one.formula;
   const Instruction& s = f.code[static_cast<std::size_t>(i)];
@@ -72,7 +72,7 @@ std::string line_of(const CompiledFormula& one, int i, int& constants, const std
   return "";
 }
 
-// Which registers have one value in a row. Left in the loop, a function of them alone would keep the compiler from vectors.
+// Which registers have one value in a row. Left in the loop, a function of only these would keep the compiler from vectorizing.
 std::vector<bool> still_registers(const CompiledFormula& one) {
   std::vector<bool> out;
   for (const Instruction& s : one.formula.code) {
@@ -85,12 +85,12 @@ std::vector<bool> still_registers(const CompiledFormula& one) {
   return out;
 }
 
-// A formula's loop in parts: what is computed before any element, and what one element does.
+// A formula's loop in parts: what is computed before all elements, and what is computed for one element.
 struct Loop {
   std::string before{};  // constants and scalars
   std::string begin{};   // where operands begin
-  std::string values{};  // of a row: operands that have one value, and what is computed of them and of constants alone
-  std::string fixed{};   // of element i of operands that are the same in each row
+  std::string values{};  // for a row: operands that have one value, and what is computed from these and from constants alone
+  std::string fixed{};   // element i of operands that are the same in each row
   std::string next{};    // from one row to the next
   std::string body{};    // registers r0, r1, ... of element i
 };
@@ -136,11 +136,11 @@ Loop loop_of(const CompiledFormula& one, int row = 0) {
   return loop;
 }
 
-// The part of several rows side by side: what is declared of each of them once.
+// The part of the loop for several rows side by side: what is declared once for each row.
 struct Rows {
   std::string values{}, body{}, next{};  // as Loop's
 };
-// store(row): what is done with a row's registers.
+// store(row): code that uses a row's registers.
 template <class Store>
 Rows rows_of(const CompiledFormula& one, int rows, Store&& store) {
   Rows out;
@@ -153,7 +153,7 @@ Rows rows_of(const CompiledFormula& one, int rows, Store&& store) {
   }
   return out;
 }
-// Operands that are walked `rows` rows side by side are fetched ahead, in the order of memory, m elements of each row at a time.
+// Prefetch of operands that are read `rows` rows side by side: in memory order, m elements of each row at a time.
 struct Ahead {
   std::string begin{}, fetch{};
 };
@@ -168,14 +168,14 @@ Ahead ahead_of(const CompiledFormula& one, int rows) {
   }
   return out;
 }
-// The loop over elements, to be called in parts.
+// The loop over elements, as a function to be called in parts.
 std::string part_of(const std::string& name, const std::string& body, const std::string& ahead = "") {
   return "    const auto " + name + " = [&](Index first, Index m) MOTLEY_INLINE {\n" + ahead +
          "      MOTLEY_VECTOR\n      for (Index i = first; i < first + m; i++) {\n" + body + "      }\n    };\n";
 }
 
-// Over the elements of rows. Their number and steps are in registers: memory that results go to might be theirs, as far as the
-// compiler knows. Where operands are the same in each row, several rows read them once.
+// The loop over the elements of rows. The number of rows and the steps are copied to registers: as far as the compiler knows, a
+// result might overwrite them in memory. Operands that are the same in each row are read once for several rows.
 void write_loop(const CompiledFormula& one, const std::string& name) {
   const std::string real = real_of(one), results = text(static_cast<int>(one.formula.results.size()));
   std::string begin = loop_of(one).begin, next;
@@ -217,13 +217,13 @@ void write_loop(const CompiledFormula& one, const std::string& name) {
       each.values.c_str(), each.body.c_str(), each.next.c_str());
 }
 
-// How a function begins that adds values over rows: where operands begin, the number of rows, the steps from one to the next.
+// Beginning of a function that sums over rows: start of the operands, the number of rows, the steps from one row to the next.
 std::string head_of(const CompiledFormula& one, const Loop& loop) {
   return "(const Strip& strip, Index n, double* const* totals) {\n" + loop.before +
          "  const Index rows = strip.rows;\n  Index step[" + text(operand_count(one.formula)) +
          "];\n  std::memcpy(step, strip.in_steps, sizeof step);\n" + loop.begin;
 }
-// Sums of the elements of each row: local arrays, which the compiler keeps in vectors.
+// Sums of the elements of each row, in local arrays, which the compiler keeps in vectors.
 void write_sums(const CompiledFormula& one, int number) {
   const Loop loop = loop_of(one);
   std::string body = loop.body, zeros, totals, ahead;
@@ -244,8 +244,8 @@ void write_sums(const CompiledFormula& one, int number) {
       part_of("add", body).c_str(), ahead.c_str(), totals.c_str(), loop.next.c_str());
 }
 
-// Sums of the rows' elements in each column, so many rows at a time, then so many of the rest: local arrays too. Several rows read
-// sums, and operands that are the same in each row, once.
+// Sums of the rows' elements in each column, so many rows at a time, then so many of the rest; in local arrays too. Several rows
+// read the sums, and the operands that are the same in each row, once.
 void write_columns(const CompiledFormula& one, const std::string& name, const std::vector<int>& rows_at_once) {
   const Loop loop = loop_of(one);
   std::string load = "  const auto bytes = static_cast<std::size_t>(n) * sizeof(double);\n", store, begin, end;
@@ -287,7 +287,7 @@ int main() {
     const std::uint64_t shape = shape_of(one.formula).hash;
     const std::string key = "    {" + std::to_string(shape) + "u, ";
     if (one.formula.code.empty()) continue;
-    CompiledFormula any = one;  // whatever its operands are from row to row
+    CompiledFormula any = one;  // a loop for operands of any kind from row to row
     any.fixed = 0;
     if (one.summed && summed.insert({shape, one.wide, one.still}).second) {
       const int number = static_cast<int>(summed.size()) - 1;
@@ -301,7 +301,7 @@ int main() {
       }
       sums += "}},\n";
     }
-    if (wide) any.still = any.wide = 0;  // its operands are copied first, as f64
+    if (wide) any.still = any.wide = 0;  // its operands are first copied to f64
     for (const std::uint32_t fixed : {std::uint32_t{0}, wide ? 0 : one.fixed}) {
       any.fixed = fixed;
       if (!seen.insert({shape, wide, any.still, fixed}).second) continue;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a part of a pass and a message cost, for the planner.
+// The cost of a part of a pass and of a message, for the planner.
 #pragma once
 #include <motley/profile.h>
 
@@ -12,12 +12,13 @@ namespace motley {
 
 class Cost {
  public:
-  // With a profile: its seconds. Without: flops over speed (relative; the fastest is 1), a byte costs 50 flops of the fastest.
+  // With a profile: its seconds. Without: flops over speed (relative; the fastest rank's is 1), and a byte costs 50 flops of the
+  // fastest rank.
   Cost(const Passes& passes, const Mesh& mesh, const Profile& profile, std::vector<double> speeds, DType dtype,
        std::vector<Format> formats);
   bool measured() const { return !profile_.empty(); }
   double pass(int rank, int pass, const std::vector<Range>& work) const;
-  // Between ranks that share memory: reading in place.
+  // Between ranks that share memory: the cost of reading in place.
   double message(int from, int to, Index bytes) const;
   Index item_bytes(int tensor) const;
 
@@ -31,7 +32,7 @@ class Cost {
   mutable std::vector<std::map<std::vector<Range>, double>> known_;  // [rank * passes + pass]
 };
 
-// Seconds that each rank would take for all passes alone.
+// Seconds that each rank would take for all passes on its own.
 std::vector<double> seconds_alone(const Passes& passes, const Mesh& mesh, const Cost& cost);
 
 }  // namespace motley

@@ -49,7 +49,7 @@ Json pick_json(const Pass& pass, const Pick& pick, const Mesh& mesh) {
   return out;
 }
 
-// Per rank what was chosen where its device has a choice.
+// Per rank the chosen implementations, where the rank's device has a choice.
 Json implementations_json(const PlanData& data) {
   Json ranks{Json::Array{}};
   for (const auto& list : data.implementations) {
@@ -64,7 +64,7 @@ Json implementations_json(const PlanData& data) {
   return ranks;
 }
 
-// Per rank the fused kernels that stay several.
+// Per rank the kernels that are not fused.
 Json apart_json(const PlanData& data) {
   Json ranks{Json::Array{}};
   for (const auto& list : data.apart) {
@@ -75,7 +75,7 @@ Json apart_json(const PlanData& data) {
   return ranks;
 }
 
-// Those that are not direct, or tiled.
+// The hops that are not direct, or that are tiled.
 Json hops_json(const PlanData& data) {
   Json out{Json::Array{}};
   for (std::size_t t = 0; t < data.tensors.size(); t++)
@@ -89,7 +89,7 @@ Json hops_json(const PlanData& data) {
   return out;
 }
 
-// Those that another plan decided.
+// The homes that another plan decided.
 Json homes_json(const LayoutRules& rules) {
   Json out{Json::Array{}};
   for (const auto& [name, home] : rules.homes)
@@ -101,7 +101,7 @@ Json homes_json(const LayoutRules& rules) {
   return out;
 }
 
-// The place of a parameter's layout among those that its rules allow.
+// The number of a parameter's layout among those that its rules allow.
 Index option_of(Layouts& layouts, int tensor, const Layout& layout) {
   for (std::size_t k = 0; k < layouts.options(tensor); k++) {
     layouts.choose(tensor, k);

@@ -25,7 +25,7 @@ class Sets {
   std::vector<int> parent_;
 };
 
-// Tensors of four dims that a convolution or a pool reads or writes, and those that other passes read or write together with them.
+// Four-dim tensors that a convolution or a pool reads or writes, and those that other passes read or write together with them.
 std::vector<bool> pictures(const Passes& passes) {
   const auto count = passes.tensors.size();
   const auto four = [&](int t) { return at(passes.tensors, t).shape.rank() == 4 && at(passes.tensors, t).dtype != DType::i32; };
@@ -51,14 +51,14 @@ std::vector<bool> pictures(const Passes& passes) {
 
 std::vector<Format> common_formats(const Passes& passes, const Mesh& mesh, DType dtype) {
   std::vector<Format> formats(passes.tensors.size(), Format::plain);
-  if (dtype == DType::f64) return formats;  // the reference reads better so
+  if (dtype == DType::f64) return formats;  // the reference reads plain faster
   const std::vector<bool> last = pictures(passes);
   for (std::size_t t = 0; t < last.size(); t++)
     if (last[t]) formats[t] = Format::channels_last;
   const bool gpu = std::any_of(mesh.devices().begin(), mesh.devices().end(), has_own_memory);
   for (const Pass& p : passes.passes)  // a convolution's weights: a CPU's kernels pack them
     if (!gpu && p.op == KernelOp::conv2d && p.kind != PassKind::backward_filter) {
-      const int weight = p.reads[1].tensor, of = at(passes.tensors, weight).of;  // of a copy in bf16
+      const int weight = p.reads[1].tensor, of = at(passes.tensors, weight).of;  // of a copy in bf16: its parameter
       at(formats, of >= 0 ? of : weight) = Format::plain;
     }
   for (std::size_t t = 0; t < passes.tensors.size(); t++)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks compare before they trust one plan.
+// What ranks compare to make sure that they run the same plan.
 #include "base/hash.h"
 
 #include "plan/plan_fields.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The improving sweep: complete plans, tried one after the other. What stays the same from one to the next is kept: a changed pick
-// decides again only what follows from it.
+// The improving sweep: complete plans, tried one after the other. Decisions that are the same from one plan to the next are kept: a
+// changed pick makes the sweep decide again only what follows from it.
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -14,7 +14,7 @@ namespace motley {
 namespace {
 
 constexpr std::size_t kKnown = 12;  // decisions kept per tensor
-constexpr double kEnough = 1e-9;    // of the cost: less is rounding
+constexpr double kEnough = 1e-9;    // of the cost: a smaller difference is rounding
 
 }  // namespace
 
@@ -31,7 +31,7 @@ std::shared_ptr<const Sweeper::Decided> Sweeper::known(int t, const Boxes& needs
   return nullptr;
 }
 
-// One rank reads what the step gives.
+// One rank reads the step's outputs.
 Sweeper::Boxes Sweeper::outside_needs(int t) const {
   Boxes out(static_cast<std::size_t>(mesh_.ranks()));
   const auto& outputs = passes_.outputs;
@@ -90,7 +90,7 @@ Sweeper::Trial Sweeper::attempt(const std::map<int, Pick>& picks) const {
 
 bool Sweeper::change(Trial& trial, const std::map<int, Pick>& picks, const std::vector<int>& passes, Replaced& before) const {
   std::set<int> differs;
-  std::set<std::size_t> open;  // places in order_
+  std::set<std::size_t> open;  // positions in order_
   for (int p : passes) {
     const int written = at(passes_.passes, p).writes.tensor;
     differs.insert(written);
@@ -139,7 +139,7 @@ void Sweeper::choose(int parameter, std::size_t option) {
   for (auto& of_pass : candidates_) of_pass.clear();
 }
 
-// Parts along the batch that no rule asks for, by the name of their index and their cut, and the passes that have such a candidate.
+// Parts along the batch that no rule requires, by the name of their index and their cut, and the passes that have such a candidate.
 std::vector<std::pair<Sweeper::NamedPart, std::vector<int>>> Sweeper::common_parts() const {
   std::vector<std::pair<NamedPart, std::vector<int>>> out;
   const std::string batch = batch_dim(passes_);
@@ -157,7 +157,7 @@ std::vector<std::pair<Sweeper::NamedPart, std::vector<int>>> Sweeper::common_par
   return out;
 }
 
-// The candidate that has this part, and the parts of `pick` that go with it; nullptr: there is none.
+// The candidate that has this part and the same other parts as `pick`; nullptr: there is none.
 const Pick* Sweeper::candidate_with(int pass, const Pick& pick, const NamedPart& part) const {
   const Pass& p = at(passes_.passes, pass);
   auto is_part = [&](const PickPart& c) { return at(p.indices, c.index).name == part.index && c.cut == part.cut; };
@@ -194,7 +194,7 @@ void Sweeper::offer(Improved& best, const std::vector<std::pair<int, const Pick*
   Replaced before;
   const bool followed = change(best.trial, best.picks, passes, before);
   if (followed) {
-    double cost = best.trial.cost;  // but for rounding; the sum over all tensors is made where it may count
+    double cost = best.trial.cost;  // up to rounding; the sum over all tensors is computed only if it may matter
     for (const auto& [t, was] : before) cost += at(best.trial.tensors, t)->cost - was->cost;
     if (cost < best.trial.cost * (1 - kEnough / 2))
       if (const double exact = cost_of(best.trial); exact < enough) {
@@ -203,7 +203,7 @@ void Sweeper::offer(Improved& best, const std::vector<std::pair<int, const Pick*
       }
   }
   for (auto& [t, was] : before) at(best.trial.tensors, t) = std::move(was);
-  if (!followed)  // a pick is chosen by what else is needed
+  if (!followed)  // the choice of a pick depends on other needs
     if (Trial other = attempt(best.picks); other.cost < enough) {
       best.trial = std::move(other);
       return;
@@ -216,7 +216,7 @@ void Sweeper::improve_options(Improved& best) {
     const std::size_t options = layouts_.options(parameter), kept = layouts_.chosen(parameter);
     if (options < 2) continue;
     auto is = [&](const PassOperand& o) { return o.tensor == parameter || at(passes_.tensors, o.tensor).of == parameter; };
-    std::map<int, Pick> others = best.picks;  // passes that have nothing to do with the parameter keep theirs
+    std::map<int, Pick> others = best.picks;  // passes unrelated to the parameter keep their picks
     std::erase_if(others, [&](const auto& entry) {
       const Pass& p = at(passes_.passes, entry.first);
       return is(p.writes) || std::any_of(p.reads.begin(), p.reads.end(), is);
@@ -236,7 +236,7 @@ void Sweeper::improve_options(Improved& best) {
   }
 }
 
-// Taken by all passes that can, and by those of each layer.
+// Tries each part on all passes that can have it, and on those of each layer.
 void Sweeper::improve_common_parts(Improved& best) const {
   for (const auto& [part, passes] : common_parts()) {
     std::map<std::string, std::vector<int>> scopes;

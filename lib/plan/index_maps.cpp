@@ -24,7 +24,7 @@ Box box_of_numbers(const std::vector<Index>& sizes, Range numbers) {
   if (numbers.size() == 0) return box;
   Index inner = 1;
   for (Index size : sizes) inner *= size;
-  for (std::size_t k = 0; k < sizes.size(); k++) {  // inside one row of dim k only part of the next dim is needed
+  for (std::size_t k = 0; k < sizes.size(); k++) {  // within one row of dim k only a part of the next dim is needed
     inner /= sizes[k];
     const Index row = numbers.begin / inner, end = (numbers.end - 1) / inner + 1;
     box[k] = {row, end};

@@ -8,15 +8,17 @@
 
 namespace motley {
 
-// The numbers between the first and the last element of a box of indices (sizes: of the whole dims); {0, 1} where there are none.
+// The range of row-major numbers from the first to the last element of a box of indices (sizes: of the whole dims); {0, 1} if there
+// are no indices.
 Range numbers_of(const std::vector<Index>& sizes, const Box& box);
-// The smallest box that holds a range of numbers. Its own numbers are a range without gaps.
+// The smallest box that holds a range of numbers. The numbers of that box are contiguous.
 Box box_of_numbers(const std::vector<Index>& sizes, Range numbers);
 
-// Work whose written side is given: the read side becomes what that needs, the written side what there is something to read for.
+// Bounds inference for work whose written side is given: the read side becomes what the written side needs, the written side what
+// there is input for.
 void infer_index_maps(const Pass& pass, std::vector<Range>& work);
 
-// For people: passes whose cuts do not stay on whole blocks, so that they read other ranks' elements.
+// For people: passes whose cuts do not fall on whole blocks, so that they read other ranks' elements.
 std::vector<std::string> reshaping_notes(const PlanData& data);
 
 }  // namespace motley

@@ -12,7 +12,7 @@ Index floor_div(Index a, Index b) {
   return a >= 0 ? a / b : -((-a + b - 1) / b);
 }
 
-// Outputs whose windows touch the rows `read`.
+// Outputs whose windows overlap the rows `read`.
 Range touch(const Window& w, Range read, Index taps, Index size) {
   if (read.size() == 0) return {0, 0};
   const Index low = -floor_div(-(read.begin + w.before - w.dilation * (taps - 1)), w.stride);  // rounded up
@@ -38,7 +38,7 @@ void infer_required(const Pass& pass, std::vector<Range>& work) {
   infer_index_maps(pass, work);
   if (pass.own.of >= 0) of(pass.own.terms) = of(pass.own.of);
   if (pass.op == KernelOp::attention && of(pass.roles[2]).size() > 0)
-    of(pass.roles[2]) = {0, size(pass.roles[2])};  // scores need it
+    of(pass.roles[2]) = {0, size(pass.roles[2])};  // scores need all of it
 }
 
 }  // namespace motley

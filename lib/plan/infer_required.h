@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the indices of one pass bound each other: both ends of a window, both sides of a map.
+// Bounds inference among the indices of one pass: both ends of a window, both sides of an index map.
 #pragma once
 #include <motley/dims.h>
 
@@ -9,12 +9,12 @@
 
 namespace motley {
 
-// Takes from a work box (one range per index) what nothing else in it reaches: outputs whose windows do not touch the rows read,
-// rows that no such window reaches; what the index_maps of a change of shape do not need (index_maps.h); the terms of others'
-// parts.
+// Removes from a work box (one range per index) what nothing else in it needs: outputs whose windows do not overlap the rows read,
+// and rows that no such window covers; what the index_maps of a change of shape do not need (index_maps.h); `terms` (OwnPart) of
+// other ranks' parts.
 void infer_required(const Pass& pass, std::vector<Range>& work);
 
-// Rows of the read end that the outputs `made` reach, those outside of 0..size-1 left out.
+// Rows of the read end that the windows of the outputs `made` cover, without those outside of 0..size-1.
 Range reach_of(const Window& window, Range made, Index taps, Index size);
 
 }  // namespace motley

@@ -17,7 +17,7 @@ Index extent(const std::vector<Range>& work, int index) {
   return index < 0 ? 1 : at(work, index).size();
 }
 
-// Padding of the local window at the low and the high end: work's rows are read from h0, made from p0, tapped from r0.
+// Padding of the local window at the low and the high end, where work's read rows start at h0, its made rows at p0, its taps at r0.
 std::pair<Index, Index> local_padding(const Window& w, const std::vector<Range>& work) {
   const Range h = at(work, w.read), p = at(work, w.made), r = at(work, w.tap);
   const Index before = h.begin - (p.begin * w.stride - w.before + r.begin * w.dilation);
@@ -25,14 +25,14 @@ std::pair<Index, Index> local_padding(const Window& w, const std::vector<Range>&
   return {before, after};
 }
 
-// Real rows of the read end that the window reaches beyond work's, at the low and the high end.
+// Real rows of the read end that the window covers beyond work's rows, at the low and the high end.
 std::pair<Index, Index> halo_of(const Pass& pass, const Window& w, const std::vector<Range>& work) {
   const Range h = at(work, w.read);
   const Range reach = reach_of(w, at(work, w.made), at(pass.indices, w.tap).size, at(pass.indices, w.read).size);
   return {std::max<Index>(0, h.begin - reach.begin), std::max<Index>(0, reach.end - h.end)};
 }
 
-// Channels and filters of one group; whole groups where there are several.
+// Channels and filters of one group; with several groups these are whole.
 void by_groups(Roles& e, const Window& channels, const std::vector<Range>& work) {
   const Range f = at(work, channels.made);
   e.c = extent(work, channels.tap);
@@ -66,7 +66,8 @@ void window_kernel(KernelSpec& spec, const Pass& pass, const std::vector<Range>&
   spec.halo = {above, below, before, after};
 }
 
-// dense: indices kept (of x and y), contracted (of x and w), made (of w and y), of all three: a product for each of their values.
+// dense: indices are kept (in x and y), contracted (in x and w), made (in w and y), or in all three: one product for each of their
+// values.
 void dense_kernel(KernelSpec& spec, const Pass& pass, const std::vector<Range>& work) {
   std::vector<int> uses(pass.indices.size(), 0);
   auto mark = [&](const PassOperand& o, int bit) {
@@ -105,7 +106,7 @@ void attention_kernel(KernelSpec& spec, const Pass& pass, const std::vector<Rang
     if (i == queries || i == head) continue;
     const Index size = extent(work, i);
     spec.roles.g *= size;
-    spec.heads = std::max<Index>(1, size);  // the last one: side by side
+    spec.heads = std::max<Index>(1, size);  // the last head index: side by side
     const bool in_mask = mask != nullptr && std::find(mask->indices.begin(), mask->indices.end(), i) != mask->indices.end();
     check(!in_mask || share == 1, "heads that share a row of the mask are next to each other");
     if (!in_mask) share *= size;
@@ -207,7 +208,7 @@ KernelSpec kernel_of(const Passes& passes, const Pass& pass, const std::vector<R
                elements = terms * static_cast<double>(pass.own.behind);
     spec.scale *= (elements > 1 ? elements / (elements - 1) : 1) / terms;
   }
-  if (!pass.index_maps.empty()) {  // a copy of what is written
+  if (!pass.index_maps.empty()) {  // a copy; its extents are those of the result
     std::vector<Index> extents;
     for (int i : pass.writes.indices) extents.push_back(at(work, i).size());
     const std::vector<Index> dense = strides_of(format_of(pass.writes), extents);

@@ -15,7 +15,7 @@ bool in_a_circle(std::vector<const Cut*> cuts) {
   auto depends = [](const Cut* one, const Cut* other) {
     return one != other && std::find(other->axes.begin(), other->axes.end(), one->per) != other->axes.end();
   };
-  for (bool removed = true; removed;) {  // take out what depends on nothing left
+  for (bool removed = true; removed;) {  // remove the cuts that depend on none of the others left
     removed = false;
     for (std::size_t k = 0; k < cuts.size() && !removed; k++)
       if (std::none_of(cuts.begin(), cuts.end(), [&](const Cut* other) { return depends(cuts[k], other); })) {
@@ -58,7 +58,7 @@ struct CutMaker {
     for (int a : axes) n *= at(mesh.axes(), a).size;
     return n;
   }
-  // Which parts of the list belong to placed ranks (for the coordinate `at` of `per`, -1: any).
+  // Which parts of the list belong to placed ranks (for coordinate `here` of `per`, -1: any).
   std::vector<bool> open(const std::vector<int>& axes, int per, int here) const {
     std::vector<bool> out(static_cast<std::size_t>(ranks_over(axes)), placed == nullptr);
     if (placed != nullptr)
@@ -119,7 +119,7 @@ bool share_an_axis(const Cut& a, const Cut& b) {
                      [&](int x) { return std::find(b.axes.begin(), b.axes.end(), x) != b.axes.end(); });
 }
 
-// Maximal sets of cuts that tile together: no two share an axis. In dim order.
+// Maximal sets of compatible cuts: no two share an axis. In dim order.
 std::vector<std::vector<Named>> compatible(const std::vector<Named>& found) {
   std::vector<std::vector<Named>> sets;
   std::vector<std::vector<std::size_t>> taken;
@@ -143,7 +143,7 @@ std::vector<std::vector<Named>> compatible(const std::vector<Named>& found) {
   return sets;
 }
 
-// The cuts of a tensor's dims, each by the rule that holds for it.
+// The cuts of a tensor's dims, each by the rule that applies to it.
 class CutsByRule {
  public:
   CutsByRule(const Passes& passes, const Mesh& mesh, const LayoutRules& rules)
@@ -159,7 +159,7 @@ class CutsByRule {
       if (!rule.cuts()) continue;
       const Index size = reference_.at(d.name);
       Cut cut = maker_.make(resolved(rule, d.name), size).scaled(size, d.size);
-      // Explicit parts that give others something: the placed layer does not follow them.
+      // The placed layer does not follow explicit parts that give something to other ranks.
       if (placed == nullptr || !reaches_others(cut, *placed)) found.emplace_back(d.name, std::move(cut));
     }
     return found;
@@ -170,7 +170,7 @@ class CutsByRule {
     return rule.derived != nullptr ? derived_.at(dim) : *rule.rule;
   }
 
-  // The rule of a derived dim: explicit parts, the boundaries of the dim it comes from scaled or shifted.
+  // The rule of a derived dim: explicit parts, with the boundaries of its source dim scaled or shifted.
   Rule inherited(const DerivedDim& derived) const {
     const Rule& source = resolved(rules_.rule_of_split(derived.of), derived.of);
     const Index size = reference_.at(derived.of);
@@ -212,7 +212,7 @@ std::map<std::string, std::vector<int>> ranks_of_places(const Mesh& mesh, const 
   return out;
 }
 
-// Of a tensor whose cuts do not tile together.
+// For a tensor whose cuts are not compatible.
 [[noreturn]] void refuse(const StepTensor& t, const std::vector<Named>& cuts) {
   std::string dims;
   for (const Named& n : cuts) dims += (dims.empty() ? "\"" : ", \"") + n.first + "\"";

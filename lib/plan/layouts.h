@@ -15,10 +15,11 @@
 
 namespace motley {
 
-// Jagged cuts whose lists depend on each other's axes in a circle do not tile: neither in one tensor nor in one pass.
+// Whether the lists of jagged cuts depend on each other's axes in a cycle: such cuts cannot be combined, neither in one tensor nor
+// in one pass.
 bool in_a_circle(std::vector<const Cut*> cuts);
 
-// The size a rule's parts speak of: the dim's size in the inputs, else where it first appears.
+// The size that a rule's parts refer to: the dim's size in the inputs, else where it first appears.
 std::map<std::string, Index> reference_sizes(const Passes& passes);
 // The dim whose explicit parts are rescaled when its size changes.
 std::string batch_dim(const Passes& passes);
@@ -29,7 +30,7 @@ std::set<std::string> slid_dims(const Passes& passes);
 // A rule's cut of its dim, parts resolved; the dim's size is that of reference_sizes.
 Cut cut_of(const Passes& passes, const Mesh& mesh, const Rule& rule);
 
-// What a layout cannot be: the rule of this dim of this tensor is to blame.
+// A layout that is impossible, caused by the rule of this dim of this tensor.
 struct LayoutError : UserError {
   LayoutError(std::string of, std::string along, const std::string& text)
       : UserError(text), tensor(std::move(of)), dim(std::move(along)) {}
@@ -41,13 +42,13 @@ class Layouts {
   // Every rule's parts must be resolved (no CutBy::profile or proportional left). UserError: rules that do not fit.
   Layouts(const Passes& passes, const Mesh& mesh, const LayoutRules& rules);
   const Layout& of(int tensor) const { return options_[root(tensor)][choice_[root(tensor)]]; }
-  // A parameter with two cuts on one axis may keep either: the maximal compatible sets, first in dim order first.
+  // A parameter with two cuts on one axis may keep either: the options are the maximal compatible sets, in dim order.
   std::size_t options(int tensor) const { return options_[root(tensor)].size(); }
   void choose(int tensor, std::size_t option) { choice_[root(tensor)] = option; }
   std::size_t chosen(int tensor) const { return choice_[root(tensor)]; }
-  const std::vector<int>& place(const std::string& layer) const;  // ranks of a layer; all of them without a rule
+  const std::vector<int>& place(const std::string& layer) const;  // ranks of a layer; all ranks if no rule places it
   bool placed(const std::string& layer) const { return places_.contains(layer); }
-  // Where another plan stores a parameter; nothing: the rules decide.
+  // Where another plan stores a parameter; nothing: the rules decide it.
   const std::vector<Shard>* home(const std::string& parameter) const;
   const std::vector<int>& busy() const {
     return busy_;
@@ -56,7 +57,7 @@ class Layouts {
  private:
   std::size_t root(int tensor) const { return at(roots_, tensor); }
   void set_busy(const std::set<int>& with_part);
-  std::vector<std::size_t> roots_{};  // a gradient is as its tensor, an inner tensor as its layer's output
+  std::vector<std::size_t> roots_{};  // a gradient has its tensor's, an inner tensor its layer's output's
   std::vector<std::vector<Layout>> options_{};
   std::vector<std::size_t> choice_{};
   std::map<std::string, std::vector<int>> places_{};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all micro-batches of a training step read with the same values: parameters, and what is made of parameters alone (a part of
-// a table of positions). These are made, and travel, in the first one, and stay.
+// What all micro-batches of a training step read with the same values: parameters, and tensors computed from parameters alone (a
+// part of a table of positions). These are computed and sent in the first micro-batch, and kept.
 #pragma once
 #include <algorithm>
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace motley {
 
-// Per tensor. None where there is one micro-batch, or no memory for it (PlanData::repeats).
+// Per tensor. None if there is one micro-batch, or no memory for them (PlanData::repeats).
 inline std::vector<bool> moved_once(const PlanData& data) {
   std::vector<bool> out(data.passes.tensors.size(), false);
   if (data.passes.accumulate == 1 || data.repeats) return out;
@@ -18,11 +18,11 @@ inline std::vector<bool> moved_once(const PlanData& data) {
   for (const Pass& pass : data.passes.passes) {
     const auto t = static_cast<std::size_t>(pass.writes.tensor);
     const auto stays = [&](const PassOperand& o) { return out[static_cast<std::size_t>(o.tensor)]; };
-    // Where partial sums or copies travel too, a rank may receive again what others read there.
+    // If partial sums or copies are sent too, a rank may receive again into memory that others read.
     const bool moves = !data.tensors.empty() && (data.tensors[t].add.travels() || data.tensors[t].copy.travels());
     if (data.passes.tensors[t].role != TensorRole::activation || moves || !std::all_of(pass.reads.begin(), pass.reads.end(), stays))
       varies[t] = true;
-    out[t] = !varies[t];  // of all passes that write it
+    out[t] = !varies[t];  // of all passes that write the tensor
   }
   for (const int t : data.passes.outputs) out[static_cast<std::size_t>(t)] = false;
   return out;

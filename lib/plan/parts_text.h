@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists of parts as people read them.
+// Lists of parts as text for people.
 #pragma once
 #include <motley/dims.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which picks a pass has, and the cheapest of them.
+// Which picks a pass can have, and the cheapest of them.
 #include <algorithm>
 #include <cmath>
 #include <tuple>
@@ -12,7 +12,7 @@
 
 namespace motley {
 
-// Per part of these axes the speed of its slowest rank at the whole step; 0 where no rank has a part in it.
+// Per part along these axes the whole-step speed of its slowest rank; 0 where no rank has a part in the step.
 std::vector<double> Sweeper::speeds_over(const std::vector<int>& axes) const {
   std::size_t parts = 1;
   for (int a : axes) parts *= static_cast<std::size_t>(at(mesh_.axes(), a).size);
@@ -27,8 +27,8 @@ std::vector<double> Sweeper::speeds_over(const std::vector<int>& axes) const {
 }
 
 // Where no rule cuts the result along some axes: an index distributed over them by the ranks' speed, or all on the fastest. The
-// first dim of the result, or of the first tensor that is read: in every format its slices are contiguous, so that messages need no
-// packing.
+// index is the first dim of the result, or of the first tensor that is read: in every format slices of the first dim are
+// contiguous, so that messages need no packing.
 void Sweeper::offer_unruled(int pass, std::vector<PickPart>& cuts) const {
   const Pass& p = at(passes_.passes, pass);
   if (!p.index_maps.empty() || layouts_.placed(p.layer)) return;
@@ -56,8 +56,8 @@ void Sweeper::offer_unruled(int pass, std::vector<PickPart>& cuts) const {
   }
 }
 
-// A mean over a rank's own part: the picks that cut it as the layout does, if there are any (a placed layer may have none), else
-// those that do not cut it.
+// For a mean over a rank's own part: keeps the picks that cut it as the layout does, if there are any (a placed layer may have
+// none), else those that do not cut it.
 void Sweeper::keep_own(const Pass& p, std::vector<Pick>& picks) const {
   const Layout& layout = layouts_.of(p.writes.tensor);
   const auto dim = std::find(p.writes.indices.begin(), p.writes.indices.end(), p.own.of) - p.writes.indices.begin();
@@ -125,7 +125,7 @@ std::vector<Pick> Sweeper::all_candidates(int pass) const {
   return out;
 }
 
-// From no rank in particular: the mean over those that have a part in the step.
+// The cost of receiving from an unspecified rank: the mean over those that have a part in the step.
 double Sweeper::incoming(int rank, Index bytes) const {
   double sum = 0;
   int others = 0;
@@ -137,7 +137,7 @@ double Sweeper::incoming(int rank, Index bytes) const {
   return others == 0 ? 0 : sum / others;
 }
 
-// Compute of the slowest + bytes in (from the layout's box; free where there is no rule: its producer pays) + bytes out.
+// Cost: compute of the slowest rank + bytes in (from the layout's box; free where there is no rule: its producer pays) + bytes out.
 Pick Sweeper::cheapest(int pass, const std::vector<Shard>& required, const std::vector<Boxes>& needs) const {
   const Pass& p = at(passes_.passes, pass);
   const std::vector<Pick>& all = candidates(pass);
@@ -177,7 +177,7 @@ Pick Sweeper::cheapest(int pass, const std::vector<Shard>& required, const std::
     Index total = 0;
     for (Index b : bytes) total += b;
     const std::tuple<double, Index, std::size_t> cost{seconds, total, pick.size()};
-    // What differs by rounding alone is a tie: fewer bytes, then fewer cuts, then the first.
+    // Costs that differ only by rounding are equal: then fewer bytes, then fewer cuts, then the first.
     const double scale = 1e-9 * std::max(std::get<0>(best_cost), 1e-12);
     const bool less = first || seconds < std::get<0>(best_cost) - scale ||
                       (seconds < std::get<0>(best_cost) + scale &&

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a Plan holds.
+// The contents of a Plan.
 #pragma once
 #include <motley/exchange.h>
 #include <motley/layout.h>
@@ -16,7 +16,8 @@
 
 namespace motley {
 
-// One index of a pass cut on a cut's axes. Axes in no part are demand-driven: each coordinate computes what its own readers read.
+// One index of a pass, cut over a cut's axes. Axes in no part are demand-driven: each coordinate computes what its own readers
+// read.
 struct PickPart {
   int index = -1;
   Cut cut{};
@@ -24,8 +25,8 @@ struct PickPart {
 };
 using Pick = std::vector<PickPart>;
 
-// A rank's part in a pass: one range per index. Ranks of one alternative hold partial sums that are added; a reader takes every one
-// of its own alternative.
+// A rank's part in a pass: one range per index. Ranks of one alternative hold partial sums that are added; a reader takes all
+// partial sums of its own alternative.
 struct Work {
   bool any = false;
   std::vector<Range> box{};
@@ -42,8 +43,8 @@ struct PassPlan {
 struct Hop {
   std::vector<BoxMessage> messages{};
   Schedule schedule{};
-  // Tiled (plan/tiles.h): what arrives stays one buffer per message (of `add`: what leaves is made message by message), and a
-  // message goes in that many pieces of its first dim. 0: not tiled.
+  // Tiled (plan/tiles.h): what arrives stays in one buffer per message (for `add`: what leaves is computed message by message), and
+  // a message is sent in that many pieces of its first dim. 0: not tiled.
   int tiles = 0;
   bool travels() const {
     for (const BoxMessage& m : messages)
@@ -54,17 +55,17 @@ struct Hop {
 
 struct TensorPlan {
   Layout layout{};
-  std::vector<Shard> owners{};   // who adds partial sums (where nothing is added for several readers: home)
-  std::vector<Shard> home{};     // where finished values are stored before they are read; a parameter('s gradient): its owners
-  std::vector<Shard> readers{};  // what each rank reads
-  Hop add{}, copy{}, fill{};     // writers -> owners, added; owners -> home; home -> readers
-  Hop& arriving() { return fill.travels() ? fill : copy; }  // the one that may be tiled
+  std::vector<Shard> owners{};  // who adds partial sums (home, if nothing is added for several readers)
+  std::vector<Shard> home{};    // where finished values are stored before they are read; of a parameter or its gradient: the owners
+  std::vector<Shard> readers{};                             // what each rank reads
+  Hop add{}, copy{}, fill{};                                // writers -> owners, with addition; owners -> home; home -> readers
+  Hop& arriving() { return fill.travels() ? fill : copy; }  // the hop that may be tiled
   const Hop& arriving() const { return fill.travels() ? fill : copy; }
 };
 inline constexpr std::array<Hop TensorPlan::*, 3> kHops{&TensorPlan::add, &TensorPlan::copy, &TensorPlan::fill};
 inline constexpr std::array<const char*, 3> kHopNames{"add", "copy", "fill"};  // in files and texts
 
-struct CutChoice {                   // for people and JSON: one rule as it was resolved
+struct CutChoice {                   // for people and JSON: one resolved rule
   std::string dim{}, axis{}, per{};  // per: the axis along which the lists of parts differ; empty: there is one
   std::vector<std::vector<Index>> parts{};
   std::string why{};
@@ -75,7 +76,7 @@ struct PredictedRank {
   Index bytes = 0, memory_bytes = 0;
 };
 
-struct Baseline {  // the same rules with other parts; unknown without a profile
+struct Baseline {  // the same rules with other parts; not set without a profile
   std::optional<double> even{}, proportional{}, fast_alone{};
 };
 
@@ -86,18 +87,18 @@ struct ChosenKernel {
 
 struct PlanData {
   DType dtype = DType::f32;
-  LayoutRules rules{};  // every part resolved
+  LayoutRules rules{};  // all parts resolved
   Passes passes{};      // copies merged
   std::vector<PassPlan> pass_plans{};
   std::vector<TensorPlan> tensors{};
   std::vector<Format> formats{};      // per tensor
   std::vector<bool> on_device{};      // per rank: its slices are in a device's own memory
   std::vector<Index> memory_bytes{};  // per rank: the mesh's limit; 0: none
-  std::vector<int> busy{};            // ranks that have a part at all
-  std::vector<int> hosts{};           // per rank: ranks with one number read each other's memory in place; empty: no one does
-  std::vector<std::vector<ChosenKernel>> implementations{};  // per rank, where its device has a choice: what was measured fastest
-  std::vector<std::vector<KernelSpec>> apart{};  // per rank: fused kernels that are measured slower than apart; empty: none
-  bool repeats = false;  // parameters travel in each micro-batch: some rank has no memory to keep what it receives of them
+  std::vector<int> busy{};            // ranks that have any part
+  std::vector<int> hosts{};           // per rank: ranks with the same number read each other's memory in place; empty: no rank does
+  std::vector<std::vector<ChosenKernel>> implementations{};  // per rank, where its device has a choice: the fastest one measured
+  std::vector<std::vector<KernelSpec>> apart{};  // per rank: fused kernels measured to be slower than separate ones; empty: none
+  bool repeats = false;  // parameters are sent in each micro-batch: some rank lacks the memory to keep those it receives
   std::vector<CutChoice> cuts{};
   std::vector<std::string> notes{};                              // what was assumed, what was gathered
   std::optional<double> step_seconds{}, step_q25{}, step_q75{};  // quartiles: of the machine's speed while its profile was measured
@@ -110,14 +111,14 @@ inline Index item_bytes(const PlanData& data, std::size_t tensor) {
   return static_cast<Index>(bytes_of(dtype_of(data.passes.tensors[tensor], data.dtype)));
 }
 
-// By the prediction no rank needs more memory than it has.
+// Whether, by the prediction, no rank needs more memory than it has.
 inline bool fits(const PlanData& data) {
   for (std::size_t r = 0; r < data.memory_bytes.size(); r++)
     if (data.memory_bytes[r] > 0 && data.predicted[r].memory_bytes > data.memory_bytes[r]) return false;
   return true;
 }
 
-// Kernels may run while a message goes from one to the other; on one host the ranks' own cores do the copying.
+// Whether kernels may run during a message from one rank to the other; on one host the ranks' own cores do the copying.
 inline bool is_far(const PlanData& data, int from, int to) {
   const auto a = static_cast<std::size_t>(from), b = static_cast<std::size_t>(to);
   return data.on_device[a] || data.on_device[b] || (!data.hosts.empty() && data.hosts[a] != data.hosts[b]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fields of layout rules and of what a Plan holds.
+// The fields of layout rules and of a Plan's data.
 #pragma once
 #include "graph/step_fields.h"
 #include "kernels/kernel_spec_fields.h"

@@ -58,9 +58,9 @@ struct Decisions {
   std::vector<ParameterFile> parameters{};
   std::vector<HopFile> hops{};
   std::vector<HomeFile> homes{};
-  std::vector<std::vector<ChosenKernel>> implementations{};  // empty: no one has a choice
+  std::vector<std::vector<ChosenKernel>> implementations{};  // empty: no device has a choice
   std::vector<std::vector<KernelSpec>> apart{};              // empty: none
-  bool parameters_stay = false;                              // of older motleys: they did not
+  bool parameters_stay = false;                              // false in files of older motleys, where they did not
 };
 struct PlanFile {
   Decisions decisions{};
@@ -247,10 +247,10 @@ const Table<PlanFile>& plan_fields() {
   return table;
 }
 
-// Is the file of this version, or none of a plan's at all? Complains.
+// Whether the file has this version, or is not a plan at all. Complains.
 bool check_version(Reader& r, const Json& j) {
   const Json* version = j.find("version");
-  if (j.find("decisions") == nullptr) return true;  // the tables say what is missing
+  if (j.find("decisions") == nullptr) return true;  // the tables report what is missing
   const auto* number = version == nullptr ? nullptr : std::get_if<std::int64_t>(&version->value);
   if (number != nullptr && *number == kPlanVersion) return true;
   if (version != nullptr && number == nullptr) {
@@ -401,7 +401,7 @@ Plan plan_of_text(const std::string& name, const std::string& text, const Step& 
   PlanData data = data_from(name, from.decisions, step, mesh);
   if (from.ranks.size() != data.predicted.size())
     refuse(name, "/predicted/ranks: the mesh has " + std::to_string(data.predicted.size()) + " ranks");
-  // What follows from the decisions is written for people: a file that says otherwise was changed by hand.
+  // Values that follow from the decisions are written for people; if they do not match, the file was changed by hand.
   for (std::size_t r = 0; r < from.ranks.size(); r++)
     if (from.ranks[r].bytes != data.predicted[r].bytes)
       refuse(name, "/predicted/ranks/" + std::to_string(r) + "/bytes is " + std::to_string(from.ranks[r].bytes) +

@@ -85,7 +85,7 @@ PlanData plan_with(const Passes& passes, const Mesh& mesh, const LayoutRules& re
 
 namespace {
 
-// The one of these picks that cuts the same indices on the same axes, if possible at the same places.
+// The candidate that cuts the same indices on the same axes as `pick`, if possible at the same places.
 const Pick* like_of(const std::vector<Pick>& candidates, const Pick& pick) {
   auto cuts_alike = [](const PickPart& a, const PickPart& b) { return a.index == b.index && a.cut.axes == b.cut.axes; };
   const Pick* found = nullptr;

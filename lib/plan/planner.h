@@ -9,24 +9,24 @@
 
 namespace motley {
 
-// The step's passes as one layout needs them: copies merged, but for tensors that a rule or a place names.
+// The step's passes as one layout needs them: copies merged, except for tensors that a rule or a place names.
 Passes passes_for(const Step& step, const LayoutRules& rules);
-// Per rank a number: ranks with one number read each other's memory in place (by the mesh: of one host, with kernels that work in
-// its memory).
+// One number per rank: ranks with the same number read each other's memory in place (by the mesh: of one host, with kernels that
+// work in the host's memory).
 std::vector<int> hosts_of(const Mesh& mesh);
 std::vector<double> speeds_from_parts(const Passes& passes, const Mesh& mesh, const Layouts& layouts);
-// What a sweep decided, as a plan's data (no predicted seconds yet).
+// A sweep's decisions as a plan's data (no predicted seconds yet).
 PlanData data_of(const Passes& passes, const Mesh& mesh, const Layouts& layouts, Sweep sweep, DType dtype,
                  const Profile& profile = {});
 Plan plan_from(const Step& step, const Mesh& mesh, PlanData data);
 // A plan of these picks, one per pass (no predicted seconds yet); `rules` made the layouts.
 PlanData plan_of_picks(const Passes& passes, const Mesh& mesh, const Layouts& layouts, const LayoutRules& rules,
                        const std::map<int, Pick>& picks, DType dtype, const Ownership& ownership = {});
-// A plan whose rules have all their parts (no predicted seconds yet).
+// A plan for rules whose parts are all given (no predicted seconds yet).
 PlanData plan_with(const Passes& passes, const Mesh& mesh, const LayoutRules& resolved, const Profile& profile, DType dtype);
-// The same with the picks of another plan, whose rules differ in sizes alone: one sweep that improves nothing.
+// The same with the picks of another plan, whose rules differ only in sizes: one sweep that improves nothing.
 PlanData plan_like(const PlanData& like, const Mesh& mesh, const LayoutRules& resolved, const Profile& profile);
-// Of all that balance() is given but the profile.
+// The hash of all arguments of balance() except the profile.
 std::uint64_t plan_hash(const Step& step, const Mesh& mesh, const LayoutRules& rules, const BalanceOptions& options);
 
 }  // namespace motley

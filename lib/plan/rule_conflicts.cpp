@@ -38,18 +38,18 @@ class ConflictFinder {
  private:
   void complain(const std::string& pointer, const std::string& text) { out_.push_back({pointer, text}); }
 
-  // The rule that cuts this dim of this tensor; nothing: none does.
+  // The rule that cuts this dim of this tensor; nothing: no rule does.
   std::optional<EffectiveRule> cutting_rule(const StepTensor& t, const std::string& dim) const {
     const EffectiveRule found = effective_.rule_for(t, dim);
     return found.cuts() && !refused_.contains(found.pointer()) ? std::optional(found) : std::nullopt;
   }
 
-  // Inputs, what leaves a layer, and what a layer has inside, which its rules hold for too.
+  // Inputs, a layer's outputs, and a layer's inner tensors, to which its rules apply too.
   static bool has_one_layout(const StepTensor& t) {
     return t.of < 0 && (t.role == TensorRole::input || t.role == TensorRole::label || t.role == TensorRole::activation);
   }
 
-  // One complaint per set of dims and axis, whatever number of layers it concerns.
+  // One complaint per set of dims and axis, however many layers have it.
   void check_shared_axes() {
     struct Clash {
       std::string pointer{}, dims{}, axis{}, lines{};
@@ -64,7 +64,7 @@ class ConflictFinder {
       Clash clash;
       for (const Dim& d : t.shape.dims()) {
         const auto e = cutting_rule(t, d.name);
-        if (!e || (e->derived != nullptr && t.name != subject)) continue;  // inside a layer the dim it comes from says it
+        if (!e || (e->derived != nullptr && t.name != subject)) continue;  // inside a layer the complaint is about the source dim
         const std::string axis = shared_axis(kept, *e->rule);
         if (axis.empty()) {
           kept.emplace_back(d.name, *e);
@@ -108,7 +108,7 @@ class ConflictFinder {
     return "";
   }
 
-  // Of explicit parts; nothing for others.
+  // The cut by explicit parts; nothing for other parts.
   std::optional<Cut> explicit_cut(const Rule& rule, Index size_here) const {
     std::vector<std::vector<Index>> lists;
     Cut cut;

@@ -14,7 +14,7 @@ constexpr Index kMostSize = Index{1} << 53;
 const std::vector<std::string> kCuts{"profile", "even", "proportional"};
 const char* const kPartsForm = "expected \"profile\", \"even\", \"proportional\", { \"shares\": [...] } or a list of sizes";
 
-// What one rule's object says, before it becomes a Rule.
+// The content of one rule's object, before it becomes a Rule.
 struct RuleFile {
   std::vector<std::string> axes{};
   Parts parts = CutBy::profile;
@@ -143,7 +143,7 @@ void read_rule(Reader& r, const std::string& dim, const Json& j, std::vector<Rul
   out.emplace_back(dim, Axes(std::move(rule.axes)), std::move(rule.parts));
 }
 
-// Every member of an object of free names.
+// Every member of an object with arbitrary names.
 template <class F>
 void each_member(Reader& r, const Json& j, F&& one) {
   const auto* members = std::get_if<Json::Object>(&j.value);
@@ -161,7 +161,7 @@ void read_dims(Reader& r, const Json& j, std::vector<Rule>& out) {
 
 void read_split(Reader& r, const Json& j, LayoutRules& rules) {
   read_dims(r, j, rules.split);
-  // null takes a rule away (`--set layout.split.filters1=null`).
+  // null removes a rule (`--set layout.split.filters1=null`).
   std::erase_if(rules.split, [](const Rule& rule) { return rule.axes.names.empty(); });
 }
 

@@ -9,7 +9,7 @@
 
 namespace motley {
 
-// When it complained: what is good of them. Whether the rules fit a model and a mesh: check_rules.
+// After a complaint: the valid part of the rules. Whether the rules fit a model and a mesh: check_rules.
 std::optional<LayoutRules> read_rules(Reader& reader, const Json& json, VersionKey version);
 Json to_json(const LayoutRules& rules);
 Json rules_schema(VersionKey version);

@@ -13,12 +13,12 @@ namespace motley {
 
 namespace {
 
-// A schedule of more stages must be that much cheaper: what a link costs is not known better.
+// A schedule with more stages must cost at most this share: link costs are not known more exactly.
 constexpr double kWorthIt = 0.9;
 
-// A stage for each piece of each sender's, or reader's, messages, so that kernels run on some tiles while others travel. Pieces of
-// the first dim are contiguous in every format. The same for all messages of that rank: who adds finds all partial sums of an
-// element in one stage.
+// A stage for each piece of each sender's, or reader's, messages, so that kernels run on some tiles while others are sent. Pieces
+// of the first dim are contiguous in every format. All messages of that rank are divided in the same way: the rank that adds finds
+// all partial sums of an element in one stage.
 Stages tiled(const std::vector<BoxMessage>& messages, int BoxMessage::*end, int pieces) {
   std::map<int, Range> reach;
   for (const BoxMessage& m : messages) {

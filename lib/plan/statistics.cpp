@@ -10,7 +10,7 @@ namespace motley {
 
 namespace {
 
-// The mean that becomes an unbiased variance, of `samples` samples on a rank.
+// Whether the mean that becomes an unbiased variance is undefined for `samples` samples on a rank.
 bool is_undefined(const Pass& p, Index samples) {
   return p.own.of >= 0 && p.own.behind * samples == 1;
 }

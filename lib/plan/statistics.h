@@ -11,10 +11,10 @@
 
 namespace motley {
 
-// What is wrong with the parts of a plan: the layer, the rank and what to change. Nothing: they are right.
+// What is wrong with the parts of a plan: the layer, the rank and what to change. Nothing: the parts are valid.
 std::optional<std::string> undefined_statistics(const PlanData& data, const Mesh& mesh);
 
-// Of rules whose parts are given; those that the planner chooses are not judged, nor are placed layers. LayoutError
+// Checks rules whose parts are given; parts that the planner chooses are not checked, nor are placed layers. LayoutError
 void require_statistics(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Layouts& layouts);
 
 }  // namespace motley

@@ -31,11 +31,11 @@ Sweeper::Sweeper(const Passes& passes, const Mesh& mesh, Layouts layouts, const 
   known_.resize(passes.tensors.size());
   candidates_.resize(passes.passes.size());
   for (double seconds : seconds_alone(passes, mesh, cost)) speeds_.push_back(1 / std::max(seconds, 1e-30));
-  const auto of_data = [&](const Pass& p) {  // a kernel for the gradient of what a layer reads
+  const auto of_data = [&](const Pass& p) {  // a kernel for the gradient of a layer's input
     return p.op != KernelOp::map && p.kind != PassKind::backward_filter &&
            at(passes.tensors, p.writes.tensor).role == TensorRole::gradient;
   };
-  // A tensor is decided when all its readers are: in reverse order of its last writer; what no pass writes comes last.
+  // A tensor is decided after all its readers: in reverse order of its last writer; tensors that no pass writes come last.
   std::vector<bool> added(passes.tensors.size(), false);
   auto add = [&](int t) {
     if (!at(added, t)) order_.push_back(t);
@@ -63,7 +63,7 @@ Sweeper::Sweeper(const Passes& passes, const Mesh& mesh, Layouts layouts, const 
   }
 }
 
-// Adds to a set of disjoint boxes what it lacks; a set that fills its hull becomes the hull.
+// Adds to a set of disjoint boxes what it lacks of `more`; a set that fills its hull becomes the hull.
 void Sweeper::want(std::vector<Box>& have, const Box& more) {
   if (volume(more) == 0) return;
   for (const Box& b : have)
@@ -94,8 +94,8 @@ std::vector<bool> Sweeper::ruled(int tensor) const {
   return out;
 }
 
-// Ranks that have a part of the step's work. Where the rules give parts of this parameter to others too (all that they have), to
-// all.
+// Ranks that have a part of the step's work. If the rules give parts of this parameter to other ranks too (which then have nothing
+// else): all ranks.
 std::vector<Shard> Sweeper::holders(int parameter) const {
   const StepTensor& t = at(passes_.tensors, parameter);
   std::vector<Shard> held;
@@ -113,11 +113,12 @@ std::vector<Shard> Sweeper::holders(int parameter) const {
   return held;
 }
 
-// Of passes and layouts alone, so that a plan file need not have it. Small ones are distributed in turn, from the longest parameter
-// to the shortest: to the rank that has fewest so far, of these to the one that has fewest elements, of these to the first.
+// Depends on passes and layouts alone, so that a plan file need not contain it. Small parameters are distributed in turn, from the
+// longest parameter to the shortest: to the rank that has fewest so far; of these to the one that has fewest elements; of these to
+// the first.
 const std::vector<Shard>& Sweeper::home(int parameter) const {
   if (homes_.empty()) {
-    std::vector<std::pair<Index, Index>> given(static_cast<std::size_t>(mesh_.ranks()));  // small ones, their elements
+    std::vector<std::pair<Index, Index>> given(static_cast<std::size_t>(mesh_.ranks()));  // number of small ones, their elements
     const auto in_turn = [&](const std::vector<int>& ranks, Index elements) {
       const int next = *std::min_element(ranks.begin(), ranks.end(), [&](int a, int b) { return at(given, a) < at(given, b); });
       at(given, next).first++;
@@ -135,7 +136,7 @@ const std::vector<Shard>& Sweeper::home(int parameter) const {
   return homes_.at(parameter);
 }
 
-// A tensor with a rule is stored by it; on its other axes a coordinate holds what it reads.
+// A tensor with a rule is stored as it says; on its other axes a coordinate holds what it reads.
 std::vector<Shard> Sweeper::resting(int tensor, const std::vector<Shard>& needs) const {
   const Layout& layout = layouts_.of(tensor);
   if (layout.cuts.empty()) return needs;
@@ -176,7 +177,7 @@ PassPlan Sweeper::work(int pass, const Pick& pick, const std::vector<Shard>& req
     const int k = key(r, demanded);
     out.alternative_of.push_back(std::find(keys.begin(), keys.end(), k) != keys.end() ? k : keys.front());
   }
-  std::map<int, Box> wanted;  // per alternative: the hull of what its readers ask
+  std::map<int, Box> wanted;  // per alternative: the hull of what its readers require
   for (const Shard& a : required) {
     auto [here, fresh] = wanted.emplace(at(out.alternative_of, a.rank), a.box);
     if (!fresh) here->second = hull(here->second, a.box);
@@ -187,7 +188,7 @@ PassPlan Sweeper::work(int pass, const Pick& pick, const std::vector<Shard>& req
     Work& w = at(out.work, r);
     for (const PassIndex& i : p.indices) w.box.push_back({0, i.size});
     for (std::size_t d = 0; d < p.writes.indices.size(); d++) at(w.box, p.writes.indices[d]) = want_at->second[d];
-    if (p.own.of >= 0) at(w.box, p.own.of) = {0, at(p.indices, p.own.of).size};  // its part, whichever rank reads what of it
+    if (p.own.of >= 0) at(w.box, p.own.of) = {0, at(p.indices, p.own.of).size};  // its own part, whatever ranks read of it
     for (const PickPart& part : pick) {
       Range& range = at(w.box, part.index);
       range = intersect(range, part.cut.at(mesh_, r));
@@ -240,7 +241,8 @@ Sweeper::Moves Sweeper::route(const std::vector<int>& writers, const std::vector
       for (const Shard& h : may) boxes.push_back(h.box);
       return subtract(t.box, boxes).empty();
     });
-    // Shared, however small: the readers wait for the sum, and one owner would take in every other rank's whole partial sum first.
+    // Divided, however small: the readers wait for the sum, and a single owner would first receive every other rank's whole partial
+    // sum.
     moves.owners = owners(covers ? may : targets);
   }
   for (const Shard& owner : moves.owners) {
@@ -275,7 +277,7 @@ double Sweeper::exchange(int tensor, const std::vector<BoxMessage>& messages, st
   return *std::max_element(seconds.begin(), seconds.end());
 }
 
-// What is decided for one tensor, given what its readers need of it and its writers' picks (an absent one is chosen).
+// Decides one tensor, given what its readers need of it and its writers' picks (an absent one is chosen).
 Sweeper::Decided Sweeper::decide(int t, const std::vector<Boxes>& needs, const std::map<int, Pick>& picks) const {
   const auto here = static_cast<std::size_t>(t);
   const StepTensor& tensor = passes_.tensors[here];
@@ -286,7 +288,7 @@ Sweeper::Decided Sweeper::decide(int t, const std::vector<Boxes>& needs, const s
   const bool owned = tensor.role == TensorRole::parameter_gradient;
   plan.readers = owned ? home(tensor.of) : held_of(needs[here]);
   if (writers_[here].empty()) {
-    plan.home = plan.readers;  // inputs, constants: read from where the data is, nothing travels
+    plan.home = plan.readers;  // inputs, constants: read where the data is, nothing is sent
     if (tensor.role == TensorRole::parameter) {
       plan.home = home(t);
       plan.fill.messages = copies(plan.home, plan.readers);

@@ -22,11 +22,12 @@ struct Sweep {
 class Sweeper {
  public:
   Sweeper(const Passes& passes, const Mesh& mesh, Layouts layouts, const Cost& cost, const Ownership& ownership = {});
-  // Every pick given, or (an absent one) chosen by least local cost.
+  // Uses every pick given; an absent one is chosen by least local cost.
   Sweep run(const std::map<int, Pick>& picks);
-  // From these picks (absent ones chosen by least local cost), one change at a time while the whole plan gets cheaper.
+  // Starts from these picks (absent ones chosen by least local cost) and makes one change at a time while the whole plan gets
+  // cheaper.
   Sweep improve(const std::map<int, Pick>& from = {});
-  const std::vector<Pick>& candidates(int pass) const;  // every compatible set of cuts; the empty one first
+  const std::vector<Pick>& candidates(int pass) const;  // every compatible set of cuts; the empty set first
   const Layouts& layouts() const { return layouts_; }
 
  private:
@@ -37,9 +38,9 @@ class Sweeper {
   };
   struct Decided {
     Boxes needs{};              // what its readers need, and
-    std::vector<Pick> picks{};  // its writers' picks: all that the rest follows from
+    std::vector<Pick> picks{};  // its writers' picks: the rest follows from these two
     TensorPlan plan{};
-    std::vector<PassPlan> passes{};  // of its writers; none where no one reads it
+    std::vector<PassPlan> passes{};  // of its writers; empty if no pass reads it
     double cost = 0;
   };
   struct NamedPart {
@@ -62,20 +63,22 @@ class Sweeper {
   Decided decide(int tensor, const std::vector<Boxes>& needs, const std::map<int, Pick>& picks) const;
   std::shared_ptr<const Decided> known(int tensor, const Boxes& needs, const std::map<int, Pick>& picks) const;
   Trial attempt(const std::map<int, Pick>& picks) const;
-  // Makes attempt(picks) of a trial of picks that differ in these passes alone, but for its cost: only what follows from them is
-  // decided again, and what it replaces is kept. False: that is not enough, since a pick is chosen by what else is needed.
-  using Replaced = std::vector<std::pair<int, std::shared_ptr<const Decided>>>;  // tensors, in the order in which they were
+  // Makes a trial into attempt(picks), except for its cost, where `picks` differs from the trial's picks in these passes alone:
+  // only what follows from these is decided again, and the replaced decisions are kept. False: that does not suffice, since the
+  // choice of a pick depends on other needs.
+  using Replaced = std::vector<std::pair<int, std::shared_ptr<const Decided>>>;  // tensors, in the order of replacement
   bool change(Trial& trial, const std::map<int, Pick>& picks, const std::vector<int>& passes, Replaced& before) const;
   Boxes outside_needs(int tensor) const;
   Boxes needs_of(int tensor, const Trial& trial) const;
   std::shared_ptr<const Decided> decided(int tensor, const std::vector<Boxes>& needs, const std::map<int, Pick>& picks) const;
   double cost_of(const Trial& trial) const;
   std::map<int, Pick> picks_of(const Trial& trial) const;
-  // These picks instead of best's, if the whole plan gets cheaper. Takes the time of what follows from them, not of the network.
+  // Replaces best's picks by these if the whole plan gets cheaper. Takes time in proportion to what follows from them, not to the
+  // network.
   void offer(Improved& best, const std::vector<std::pair<int, const Pick*>>& picks) const;
-  void improve_options(Improved& best);              // which of two dims on one axis a parameter is cut along
-  void improve_common_parts(Improved& best) const;   // one part of the batch for several passes at once
-  void improve_made_together(Improved& best) const;  // one pick for passes that one kernel may make
+  void improve_options(Improved& best);              // along which of two dims on one axis a parameter is cut
+  void improve_common_parts(Improved& best) const;   // the same part of the batch for several passes at once
+  void improve_made_together(Improved& best) const;  // the same pick for passes that one kernel may compute
   void improve_picks(Improved& best) const;          // one pass at a time
   Sweep whole_of(const Trial& trial) const;
   void choose(int parameter, std::size_t option);
@@ -101,20 +104,20 @@ class Sweeper {
   const Ownership ownership_;
   std::vector<double> speeds_{};             // per rank: 1 / seconds of the whole step alone
   std::vector<std::vector<int>> writers_{};  // per tensor
-  std::vector<int> pass_order_{};        // in which picks are chosen: the last first, but of one layer's the gradient of its input
-  std::vector<int> order_{};             // tensors, readers' results before what they read
-  std::vector<std::size_t> position_{};  // of each tensor in it
-  struct Reader {                        // the writer-th writer of a tensor reads another one
+  std::vector<int> pass_order_{};            // order in which picks are chosen: the last first; within a layer the input's gradient
+  std::vector<int> order_{};                 // tensors, readers' results before the tensors that they read
+  std::vector<std::size_t> position_{};      // of each tensor in order_
+  struct Reader {                            // the writer-th writer of `tensor` reads another tensor
     int tensor;
     std::size_t writer;
     const PassOperand* operand;
   };
   std::vector<std::vector<Reader>> readers_{};           // per tensor that is read, in order
   mutable std::vector<std::vector<Pick>> candidates_{};  // per pass; empty: not made yet
-  mutable std::vector<Boxes> needs_{};                   // of the tensor that is decided again
+  mutable std::vector<Boxes> needs_{};                   // of the tensor that is being decided again
   mutable std::map<int, std::vector<Shard>> homes_{};    // of parameters; empty: not made yet
   mutable std::vector<std::vector<std::shared_ptr<const Decided>>>
-      known_{};  // per tensor: an improving sweep asks the same again and again
+      known_{};  // per tensor: an improving sweep repeats the same questions
 };
 
 }  // namespace motley

@@ -28,14 +28,14 @@ int ranks_of(const PlanData& data) {
   return static_cast<int>(data.predicted.size());
 }
 
-// Whether kernels that each do a range of this index do together what one does with all of it: its ends may be anywhere, and where
-// it is reduced the parts are added.
+// Whether kernels that each do a range of this index together do what one kernel does with all of it: range boundaries may be
+// anywhere, and if the index is reduced the partial results are added.
 bool may_cut(const Pass& p, int index) {
   if (!p.index_maps.empty() || reads_position(p.formula, index) || (p.own.of >= 0 && (index == p.own.of || index == p.own.terms)) ||
       std::find(p.whole.begin(), p.whole.end(), index) != p.whole.end())
     return false;
   if (is_window(p.op) && index != p.roles[0] && (channel_window(p) != nullptr || (index != p.roles[1] && index != p.roles[4])))
-    return false;  // groups tie channels to filters
+    return false;  // with groups, channels determine the filters
   const auto& made = p.writes.indices;
   return p.combine == Combine::add || std::find(made.begin(), made.end(), index) != made.end();
 }
@@ -64,7 +64,7 @@ bool cut(const Pass& p, const PassOperand& operand, const std::vector<Box>& tile
   return true;
 }
 
-// Each of these passes can be cut at the tiles of what it reads and writes.
+// Whether each of these passes can be cut at the tiles of what it reads and writes.
 bool all_can(const PlanData& data, const std::vector<int>& passes) {
   for (int p : passes)
     for (int r = 0; r < ranks_of(data); r++)
@@ -132,7 +132,7 @@ std::vector<Box> leaving_tiles(const PlanData& data, int pass, int rank) {
 
 namespace {
 
-// As a pass finds them on a rank: piece by piece as they arrive, but whole where a pass before it has read the whole tile.
+// The tiles as a pass finds them on a rank: piece by piece as they arrive, but whole if an earlier pass has read the whole tile.
 std::vector<Box> tiles_read(const PlanData& data, int tensor, int pass, int rank) {
   std::vector<Box> whole;
   const std::vector<Box> tiles = arriving_tiles(data, tensor, rank);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Maps that stand one after the other, a layer norm's sums and what is made with them, run block by block along an index that all
-// of them have: what one reads or makes is then in the second cache for the next one. Only where each block of one touches that
-// block of what another one makes and nothing else of it, and where the bytes say that it is faster. No bit changes: a block's
-// elements are computed as they would be with all the others.
+// Consecutive maps, such as a layer norm's sums and what is computed with them, run block by block along an index that all of them
+// have: what one map reads or makes is then in the second-level cache for the next one. Only where each block of a map uses the
+// same block of what another one makes and nothing else of it, and where a count of bytes predicts that it is faster. No bit
+// changes: a block's elements are computed as they would be together with all others.
 #include <motley/error.h>
 
 #include <algorithm>
@@ -20,17 +20,18 @@ namespace motley {
 
 namespace {
 
-constexpr Index kBlockBytes = Index{1} << 19;   // of all operands: half of a small second cache
-constexpr Index kLeastBytes = 4 * kBlockBytes;  // of a chain: less stays in a cache as it is
+constexpr Index kBlockBytes = Index{1} << 19;   // of all operands: half of a small second-level cache
+constexpr Index kLeastBytes = 4 * kBlockBytes;  // of a chain: less stays in a cache anyway
 constexpr int kMostSteps = 64;                  // of a chain
 
-// A map whose first index has so many positions, which every result walks; no other index reaches from one of them to the next.
+// A map whose first index has so many positions, along which every result varies; no other index steps from one position to the
+// next.
 struct Blocked {
   KernelSpec spec{};
   Index stride(std::size_t operand) const { return spec.operands[operand].strides.front(); }
 };
 
-// Nothing: the map has no such index.
+// Nothing: the map does not have such an index.
 std::optional<Blocked> blocked(const KernelSpec& spec, Index positions) {
   if (spec.op != KernelOp::map || reads_position(spec.formula, -1)) return std::nullopt;
   std::vector<MapExtent> all = extents_of(spec);
@@ -63,12 +64,12 @@ std::optional<Blocked> blocked(const KernelSpec& spec, Index positions) {
   return std::nullopt;
 }
 
-// Kernels that may run block by block, from one step on.
+// Consecutive kernels that may run block by block, from one step on.
 class Candidate {
  public:
   Candidate(const Program& program, int begin, Index positions) : program_(program), begin_(begin), positions_(positions) {}
 
-  // False: the next step is none of them.
+  // False: the next step cannot be added.
   bool add() {
     const int step = begin_ + static_cast<int>(kernels_.size());
     const auto* run = std::get_if<RunKernel>(&at(program_.steps, step).what);
@@ -89,7 +90,7 @@ class Candidate {
     return true;
   }
 
-  // Seconds less than one after the other; where all count, how many kernels.
+  // Seconds saved compared with kernel after kernel; for Chained::all the number of kernels.
   double gain(Chained which) const {
     if (which == Chained::all) return kernels_.size() < 2 ? 0 : static_cast<double>(kernels_.size());
     const Index all = walked_bytes();
@@ -122,16 +123,16 @@ class Candidate {
  private:
   struct Touched {
     Index element = 0, stride = 0, bytes = 0;
-    bool aligned = true, written = false;  // every use of it has this stride and begins here; some step writes it
+    bool aligned = true, written = false;  // every use of the buffer has this stride and begins here; some step writes it
     std::set<int> steps{};
   };
-  // Of the buffers that have the index.
+  // Bytes of the buffers that have the index.
   Index walked_bytes() const {
     Index out = 0;
     for (const auto& [buffer, t] : touched_) out += t.stride == 0 ? 0 : t.bytes;
     return out;
   }
-  // Of what this step writes, or another one has written, each block touches its own part alone.
+  // Whether each block uses only its own part of what this step writes, or another step has written.
   bool is_in_step(const RunKernel& run, const Blocked& next) const {
     const std::size_t inputs = input_count(next.spec);
     for (std::size_t k = 0; k < run.operands.size(); k++) {
@@ -141,7 +142,7 @@ class Candidate {
           !(known->second.aligned && known->second.stride != 0 && known->second.stride == next.stride(k) &&
             known->second.element == run.operands[k].element))
         return false;
-      for (std::size_t other = inputs; other < run.operands.size(); other++)  // in its own memory
+      for (std::size_t other = inputs; other < run.operands.size(); other++)  // in the same memory as itself
         if (other != k && run.operands[other].buffer == run.operands[k].buffer &&
             (run.operands[other].element != run.operands[k].element || next.stride(other) != next.stride(k)))
           return false;
@@ -167,7 +168,7 @@ class Candidate {
   std::map<int, Touched> touched_{};  // by buffer
 };
 
-// From this step on; nothing: none pays.
+// The best chain from this step on; nothing: there is no gain.
 std::optional<Chain> chain_from(const Program& program, int begin, Chained which) {
   const int parts[]{program.forward_steps, program.combine_begin, program.update_begin, program.move_begin};
   int end = begin;
@@ -184,7 +185,7 @@ std::optional<Chain> chain_from(const Program& program, int begin, Chained which
     for (std::size_t d = 0; d < run->spec.extents.size() && end - begin < 2; d++) sizes.insert(size *= run->spec.extents[d]);
   }
   if (which == Chained::paying && bytes < kLeastBytes) return std::nullopt;
-  Index by = 0;  // the best one's positions and number of kernels
+  Index by = 0;  // of the best chain: its positions and number of kernels
   int kernels = 0;
   double most = 0;
   for (const Index positions : sizes) {

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small messages that are ready together travel as one. Between hosts a small message costs its latency and what both ends do for
+// Small messages that are ready together are sent as one. Between hosts a small message costs its latency and what both ends do for
 // it, not its bytes, and a network of many layers has hundreds of parameters of a few hundred elements.
 //
 // Which tensors move together follows from the plan alone, so that all ranks agree. Values of parameters are ready when the step
 // begins: small ones are filled where the first of them is read. No pass reads their gradients: small ones are added where the last
-// of them is made, however much is computed in between, since only the update waits for them. Beside what the first kernels read
-// and what the last ones make nothing runs: these do not wait for others. Small sums that one layer makes and nothing reads
-// meanwhile (both of a norm's backward half) are added where the last of them is made. A group has one Move (lower.cpp), so that
-// exchanges, acknowledgements and grants are those of one tensor; a Move is at one point of the passes' order on every rank, so no
-// rank waits in a circle (share.cpp).
+// of them is made, however much is computed in between, since only the update waits for them. No kernels can overlap with what the
+// first kernels read and what the last ones make: those values are not grouped with others. Small sums that one layer makes and
+// that are not read in between (both of a norm's backward half) are added where the last of them is made. A group has one Move
+// (lower.cpp), so that exchanges, acknowledgements and grants are those of one tensor; a Move is at the same point of the passes'
+// order on every rank, so ranks do not wait in a cycle (share.cpp).
 //
-// Later, when `share` has made flags of what stays on a host, the messages of an exchange from one rank to another become one, side
-// by side in one buffer: kernels that pack write there, those that add read there; for the others there is a copy.
+// Later, when `share` has turned what stays on a host into flags, the messages of an exchange from one rank to another become one,
+// side by side in one buffer: kernels that pack write there, and those that add read there; other values are copied.
 #include <motley/error.h>
 
 #include <algorithm>
@@ -24,8 +24,8 @@ namespace motley {
 
 namespace {
 
-// Bytes of a message that is small, and of a coalesced one at most. A message between hosts by TCP takes some 30 us however small
-// it is; in that time 4 KiB travel at 1 Gbit/s, 16 KiB at 4 Gbit/s.
+// Bytes of a message that counts as small, and at most of a coalesced one. A message between hosts by TCP takes some 30 us however
+// small it is; in that time 4 KiB are sent at 1 Gbit/s, 16 KiB at 4 Gbit/s.
 constexpr Index kSmall = 4096, kMost = 16384;
 
 using Traffic = std::map<std::tuple<std::size_t, int, int>, Index>;  // (stage, from, to) -> bytes
@@ -44,7 +44,7 @@ struct Group {
   Traffic traffic{};
 };
 
-// `moves` are of one tensor each, in their order; what does not fit into an open group any more closes it and opens the next.
+// Each of `moves` has one tensor, in order; a tensor that does not fit into an open group closes it and opens the next.
 void group(const LocalPlan& plan, const std::vector<MovedTogether>& moves, std::size_t hop, std::vector<MovedTogether>& out) {
   std::map<std::tuple<bool, bool, DType, std::size_t>, Group> open;  // by half of the step, whether at its edge, dtype, stages
   const int edge = moves.empty() ? 0 : hop == 0 ? moves.back().turn : moves.front().turn;
@@ -69,7 +69,7 @@ void group(const LocalPlan& plan, const std::vector<MovedTogether>& moves, std::
   for (auto& [key, one] : open) close(one);
 }
 
-// The messages from and to each peer that become one.
+// Per peer the messages from or to it that become one.
 std::map<int, std::vector<Piece>> small_messages(const Program& program, const std::vector<Piece>& pieces) {
   std::map<int, std::vector<Piece>> out;
   for (const Piece& p : pieces)
@@ -115,12 +115,12 @@ class Coalescer {
   }
 
  private:
-  using Copies = std::vector<std::pair<View, View>>;  // (where kernels have it, in the coalesced message)
+  using Copies = std::vector<std::pair<View, View>>;  // (where kernels have it, its place in the coalesced message)
 
-  // Returns what is still to be copied. passing: buffers that only messages read, or write.
+  // Returns what must still be copied. passing: buffers that only messages read, or only messages write.
   Copies coalesce(const Post& post, std::vector<Piece>& pieces, const std::set<int>& passing) {
     Copies copies;
-    std::map<std::vector<std::tuple<int, Index, Index>>, int> made;  // what several peers get is packed once
+    std::map<std::vector<std::tuple<int, Index, Index>>, int> made;  // what several peers receive is packed once
     for (const auto& [peer, its] : small_messages(draft_.program, pieces)) {
       std::vector<std::tuple<int, Index, Index>> what;
       Index bytes = 0;
@@ -157,11 +157,11 @@ class Coalescer {
   void copy(const View& from, const View& to, const std::string& what) { draft_.copy(from, to, what); }
 
   Draft& draft_;
-  std::map<int, Place> inside_{};    // buffer of one message -> where that is in a coalesced one
+  std::map<int, Place> inside_{};    // buffer of a single message -> its place in a coalesced one
   std::map<int, Copies> unpacks_{};  // per exchange
 };
 
-// Sums that one layer makes before the first of them is read.
+// Groups sums that one layer makes before the first of them is read.
 void group_inner(const LocalPlan& plan, std::vector<MovedTogether>& out) {
   Group open;
   const auto close = [&] {
@@ -211,7 +211,7 @@ std::vector<MovedTogether> moved_together(const LocalPlan& plan) {
     const auto& writers = plan.writers(t);
     const bool read = !plan.readers(t).empty() || plan.plan_of(t).copy.travels() || plan.plan_of(t).fill.travels();
     if (plan.tensor(t).role == TensorRole::parameter_gradient && writers.back() == p && !read && !tiled(t) &&
-        std::none_of(writers.begin(), writers.end(), [&](int w) { return plan.is_view(w); }))  // that reads another tensor there
+        std::none_of(writers.begin(), writers.end(), [&](int w) { return plan.is_view(w); }))  // a view reads another tensor there
       sums.push_back({{t}, p});
   }
   group(plan, values, 2, out);

@@ -12,7 +12,7 @@ namespace motley {
 
 namespace {
 
-// Exchanges that bring a tensor tile by tile.
+// Exchanges in which a tensor arrives tile by tile.
 std::set<int> tiled_exchanges(const Draft& draft) {
   std::set<int> out;
   for (int e = 0; e < static_cast<int>(draft.moved.size()); e++)

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan becomes one rank's Program by passes. The first four make a draft, the others change a Program; each is alone in its
-// file.
+// A plan becomes one rank's Program by passes. The first four make a draft, the others change a Program; each has a separate file.
 #pragma once
 #include <motley/program.h>
 
@@ -10,28 +9,28 @@
 namespace motley {
 
 // ---- drafts
-Draft lower(const LocalPlan& plan);  // kernels; where values move, a Move
+Draft lower(const LocalPlan& plan);  // kernels; a Move where values move
 void exchange(Draft& draft);         // a Move becomes messages and the kernels that pack, add and unpack them
 void share(Draft& draft);  // messages between ranks that share memory become reads in place; what all of them read is stored once
 void coalesce(Draft& draft);  // small messages from one rank to another in one exchange become one
 Program finished(Draft draft);
-// Tensors whose values, or partial sums, travel as one: `lower` emits one Move for them.
+// Tensors whose values, or partial sums, are sent as one: `lower` emits one Move for them.
 std::vector<MovedTogether> moved_together(const LocalPlan& plan);
 
 // ---- Programs
-bool is_apart(const PlanData& plan, int rank, const KernelSpec& fused);  // the plan says that these stay several kernels
-void tile(Program& program, const PlanData& plan);  // messages from and to a device with memory of its own go in pieces
-// Maps that other maps read become parts of them. made: what was fused is added.
+bool is_apart(const PlanData& plan, int rank, const KernelSpec& fused);  // whether the plan says that these kernels stay separate
+void tile(Program& program, const PlanData& plan);  // messages from and to a device with separate memory are sent in pieces
+// Fuses maps into the maps that read them. made: the fusions are added to it.
 void fuse(Program& program, const PlanData& plan, const CompileOptions& options, std::vector<Fusion>* made = nullptr);
-// Posts early, waits late. tiled: exchanges whose tiles are used one by one.
+// Posts early and waits late. tiled: exchanges whose tiles are used one by one.
 void overlap(Program& program, const PlanData& plan, const std::set<int>& tiled);
 void name_implementations(Program& program, const PlanData& plan);
-void chain(Program& program, Chained which);        // maps one after the other run block by block
-std::vector<bool> lasting(const Program& program);  // per buffer: one micro-batch leaves it to the next (`once`)
+void chain(Program& program, Chained which);        // consecutive maps run block by block
+std::vector<bool> lasting(const Program& program);  // per buffer: whether one micro-batch leaves it to the next (`once`)
 void place(Program& program, const Passes& passes, const CompileOptions& options);  // lifetimes, offsets in the arena
-void settle(Program& program);  // acknowledgements are awaited where the memory is used again
+void settle(Program& program);  // acknowledgements are awaited where the memory is reused
 
-// All of them. fusions: contractions with an epilogue, and joined maps, are added.
+// Runs all passes. fusions: contractions with an epilogue, and joined maps, are added to it.
 Program compile(const PlanData& plan, int rank, const CompileOptions& options = {}, std::vector<Fusion>* fusions = nullptr);
 
 }  // namespace motley

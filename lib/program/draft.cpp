@@ -13,7 +13,7 @@
 
 namespace motley {
 
-// The boxes of every parameter that this rank owns, with memory for the optimizer's slots, and what is fed.
+// The boxes of every parameter that this rank owns, with memory for the optimizer's slots, and the fed buffers.
 Draft::Draft(const LocalPlan& local) : plan(local) {
   const Passes& all = plan.passes();
   program.rank = plan.rank();
@@ -110,7 +110,7 @@ int Draft::main_buffer(int t) {
   return at(program.main_buffer, t) = made;
 }
 
-// What arrives tiled is in as many buffers.
+// A tensor that arrives tiled is in one buffer per tile.
 View Draft::main_view(int t, const Box& box) {
   int id = -1;
   if (plan.plan_of(t).arriving().tiles > 0) {

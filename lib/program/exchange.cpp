@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Partial sums and messages -> tensors, as if every rank had memory of its own. Adds start from +0 and run in the order (writer's
-// rank, box, writer's pass), never in the order of arrival; one owner adds, the others copy its bits.
+// Partial sums and messages -> tensors, as if every rank had separate memory. Additions start from +0 and run in the order
+// (writer's rank, box, writer's pass), never in the order of arrival; one owner adds, the others copy its bits.
 #include <motley/error.h>
 
 #include <algorithm>
@@ -13,10 +13,10 @@ namespace motley {
 
 namespace {
 
-// This rank in one tree of a sum.
+// This rank's place in one tree of a sum.
 struct Adding {
-  const BoxMessage* own = nullptr;    // what it sends on, or has for itself where it is the owner
-  std::size_t last = 0;               // the last stage that brings it something
+  const BoxMessage* own = nullptr;    // what it sends on, or keeps for itself if it is the owner
+  std::size_t last = 0;               // the last stage in which it receives something
   std::optional<Contribution> sum{};  // so far
   bool is_owner(int rank) const { return own == nullptr || own->to == rank; }
 };
@@ -30,7 +30,7 @@ struct Pieces {
   }
 };
 
-// All that one exchange carries between this rank and others.
+// All messages of one exchange between this rank and others, both ways.
 struct Both {
   Pieces sends{}, receives{};
 };
@@ -71,11 +71,11 @@ class Exchanger {
     copy_hop(all, 2, "parts of ");
   }
 
-  // Every rank numbers all exchanges, those too that it has no part in. Per stage; -1: nothing travels.
+  // Every rank numbers all exchanges, including those in which it has no part. Per stage; -1: nothing is sent.
   std::vector<int> exchanges_of(const Tensors& all, std::size_t hop, const std::string& what) {
     std::vector<int> out;
     const std::string others = all.size() == 1 ? "" : " + " + std::to_string(all.size() - 1) + " more";
-    const std::size_t stages = plan_.stages_of(all.front())[hop].size();  // of each of them
+    const std::size_t stages = plan_.stages_of(all.front())[hop].size();  // the same for each of them
     for (std::size_t k = 0; k < stages; k++) {
       out.push_back(-1);
       const bool travels = std::any_of(all.begin(), all.end(), [&](int t) {
@@ -105,7 +105,7 @@ class Exchanger {
     return view;
   }
 
-  // ---- copies of finished values: rank to rank, and from a parameter's owned part to where kernels read it
+  // ---- copies of finished values: rank to rank, and from a parameter's owned part to where kernels read them
   void copy_hop(const Tensors& all, std::size_t hop, const std::string& what) {
     const std::vector<int> exchanges = exchanges_of(all, hop, what);
     for (std::size_t k = 0; k < exchanges.size(); k++) {
@@ -120,7 +120,7 @@ class Exchanger {
   void copy_stage(int t, const std::vector<BoxMessage>& messages, Both& both, std::vector<Unpack>& unpacks) {
     for (const BoxMessage& m : messages) {
       if (m.from == rank_ && m.to == rank_) {
-        if (plan_.tensor(t).role != TensorRole::parameter) continue;  // it is there already
+        if (plan_.tensor(t).role != TensorRole::parameter) continue;  // else it is there already
         const View from = draft_.finished_view(t, m.box), to = draft_.main_view(t, m.box);
         if (from.buffer != to.buffer) draft_.copy(from, to, "local part of " + name(t));
       } else if (m.from == rank_) {
@@ -136,7 +136,7 @@ class Exchanger {
     }
   }
 
-  // One dense block of the message's box in the tensor's format, made from the sum of what this rank has.
+  // One dense block of the message's box in the tensor's format, made from the sum of this rank's contributions.
   Piece outgoing(int t, const std::vector<Contribution>& sums, const BoxMessage& m) {
     const View& first = sums.front().view;
     if (sums.size() == 1 && is_dense(first, plan_.format_of(t)) && draft_.buffer(first.buffer).dtype == plan_.dtype_of(t))
@@ -173,7 +173,7 @@ class Exchanger {
     for (int t : all) add_unreached(t);
   }
 
-  // What no partial sum reaches is 0.
+  // Elements that no partial sum covers are set to 0.
   void add_unreached(int t) {
     const TensorPlan& plan = plan_.plan_of(t);
     std::vector<Box> reached;
@@ -184,8 +184,8 @@ class Exchanger {
         for (const Box& rest : subtract(own.box, reached)) add_atom(t, rest, {}, draft_.main_view(t, rest), {});
   }
 
-  // An inner node adds what one stage brings it, in the messages' order, after what it has so far; its own partial sums come after
-  // the first such stage. It sends the sum on; the owner makes the tensor from what the last stage brings.
+  // An inner node adds what it receives in one stage, in the messages' order, after its sum so far; its own partial sums come after
+  // the first such stage. It sends the sum on; the owner makes the tensor from what arrives in the last stage.
   void add_stage(int t, std::size_t stage, Arrived arrived, Trees& trees) {
     std::vector<Contribution> last;
     const bool only = plan_.stages_of(t)[0].size() == 1;
@@ -234,7 +234,7 @@ class Exchanger {
     return arrived;
   }
 
-  // This rank's partial sums of one message. A convolution that has added its bias itself is one.
+  // This rank's partial sums of one message. A convolution that has already added its bias counts as one.
   std::vector<Contribution> own_sums(int t, const BoxMessage& m) {
     auto has_bias = [&](int w) { return !plan_.is_view(at(plan_.writers(t), w)) && plan_.bias_of(at(plan_.writers(t), w)) >= 0; };
     const bool fused = std::any_of(m.writers.begin(), m.writers.end(), has_bias);
@@ -244,14 +244,14 @@ class Exchanger {
     return sums;
   }
 
-  // Atom by atom: where the set of contributors is the same.
+  // Adds atom by atom: within an atom the contributors are the same.
   void add_owned(int t, const Box& owned, const std::vector<Contribution>& arrived) {
     std::vector<Shard> inside;
     for (std::size_t i = 0; i < arrived.size(); i++)
       if (Box part = intersect(arrived[i].box, owned); volume(part) > 0) inside.push_back({static_cast<int>(i), std::move(part)});
     for (const Atom& atom : atoms(inside)) {
       std::vector<Contribution> sums;
-      for (int i : atom.ranks) {  // positions in `arrived`, ascending: the order of the adds
+      for (int i : atom.ranks) {  // positions in `arrived`, ascending: the order of additions
         const Contribution& whole = at(arrived, i);
         sums.push_back({atom.box, part_of(whole.view, whole.box, atom.box)});
       }
@@ -282,7 +282,7 @@ class Exchanger {
     draft_.kernel(std::move(spec), std::move(places), "sum of " + name(t));
   }
 
-  // Stacked in one buffer, then the maximum over the stack.
+  // The contributions are stacked in one buffer; then the maximum over the stack.
   void add_maximum(int t, const Box& box, const std::vector<Contribution>& parts, const View& to) {
     const std::vector<Index> extents = extents_of(box), inner = strides_of(Format::plain, extents);
     const Index each = volume(box), count = static_cast<Index>(parts.size());

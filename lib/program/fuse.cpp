@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fewer readings of the same memory, where bytes and instructions say that it is faster:
+// Reads the same memory less often, where counts of bytes and instructions predict a gain:
 // - two sums over the same elements become one kernel;
-// - a map whose result maps of this rank read, and nothing else, becomes a part of each: the result is not stored;
-// - a map that reads what another one made, which is stored for others too, computes it again from what that one had read, where it
-//   reads that anyway: the gradient of a norm's activation, from what the norm is of.
-// The joined map runs where the second one did, or, if something between them uses what the first one reads, where the first one
-// did. No bit changes (join_maps.h), and no other rank sees it: memory that messages or peers read is stored as before.
+// - a map whose result is read only by maps of this rank is fused into each of them: the result is not stored;
+// - a map that reads another map's result, which is stored for other readers too, computes it again from that map's operands, if
+//   it reads these anyway: the gradient of a norm's activation, from the norm's operands.
+// The joined map runs where the second one did, or, if something between the two uses what the first one reads, where the first
+// one did. No bit changes (join_maps.h), and other ranks are not affected: memory that messages or peers read is stored as before.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -22,11 +22,11 @@ namespace motley {
 
 namespace {
 
-// Per element: an interpreted instruction, arithmetic 8 or 16 of them, and a comparison or a choice, which are no vector
-// instructions; a function like exp, interpreted or not.
+// Seconds per element of an interpreted instruction: arithmetic (8 or 16 elements per vector instruction), and a comparison or a
+// choice (no vector instructions); and of a function like exp, interpreted or not.
 constexpr double kArithmeticSeconds = 0.05e-9, kChoiceSeconds = 0.35e-9, kFunctionSeconds = 0.5e-9;
 
-bool is_loop(const KernelSpec& spec) {  // else it is interpreted
+bool is_loop(const KernelSpec& spec) {  // else the formula is interpreted
   static const std::set<std::pair<std::uint64_t, Width>> all = [] {
     std::set<std::pair<std::uint64_t, Width>> out;
     for (const CompiledFormula& one : compiled_formulas()) out.emplace(shape_of(one.formula).hash, one.width);
@@ -37,11 +37,11 @@ bool is_loop(const KernelSpec& spec) {  // else it is interpreted
          all.contains({shape_of(spec.formula).hash, wide ? Width::f64 : Width::f32});
 }
 
-// By bytes and instructions, where they come from memory: `bytes_at_once` are touched by the kernels compared.
+// By bytes and instructions. `bytes_at_once`: all that the compared kernels touch; beyond a cache, bytes come from memory.
 double seconds_of(const KernelSpec& spec, Index bytes_at_once, bool on_device) {
   const double rate = bytes_at_once > kInCacheBytes ? kMemoryBytesPerSecond : kCacheBytesPerSecond;
   double seconds = kStartSeconds + static_cast<double>(bytes_touched(spec)) / rate;
-  if (on_device) return seconds;  // it evaluates all formulas in the same way
+  if (on_device) return seconds;  // a device evaluates all formulas in the same way
   const bool loop = is_loop(spec);
   double computing = 0;
   for (const Instruction& s : spec.formula.code) {
@@ -83,7 +83,7 @@ class Fuser {
   RunKernel* run_at(std::size_t step) { return std::get_if<RunKernel>(&program_.steps[step].what); }
   RunKernel& kernel(int step) { return std::get<RunKernel>(at(program_.steps, step).what); }
 
-  // Buffers that are used elsewhere too: fed, stored, read after the step (ranks compare their copies of parameters).
+  // Marks buffers that are used elsewhere too: fed, stored, read after the step (ranks compare their copies of parameters).
   void hold(const CompileOptions& options) {
     held_.assign(program_.buffers.size(), false);
     for (std::size_t b = 0; b < held_.size(); b++) held_[b] = program_.buffers[b].space != Space::arena;
@@ -117,14 +117,15 @@ class Fuser {
       std::erase(at(writers_, p.buffer), step);
     }
   }
-  // Steps between these borders run one after the other, and no others between them: those of a micro-batch, of each later part.
+  // Whether both steps are between the same two borders, so that they run the same number of times: in a micro-batch, or in a later
+  // part.
   bool in_one_part(int a, int b) const {
     for (int border : {program_.combine_begin, program_.update_begin, program_.move_begin})
       if (a < border && b >= border) return false;
     return true;
   }
 
-  // True: the map at this step has one more in it.
+  // True: the map at this step was fused into another one, or another one into it.
   bool absorb(int step) {
     const auto* then = run_at(static_cast<std::size_t>(step));
     if (then == nullptr || then->spec.op != KernelOp::map || at(joined_, step)) return false;
@@ -139,19 +140,19 @@ class Fuser {
   }
 
   struct Joined {
-    int step = -1, where = -1;  // of the reader; where it then runs
+    int step = -1, where = -1;  // of the reader; where the joined map runs
     RunKernel run{};
   };
-  // The reader with the map at `first` in it, which makes the buffer.
+  // The reader with the map at `first`, which makes the buffer, fused in.
   std::optional<Joined> joined(int first, int reader, int buffer, bool alone) {
     const RunKernel &source = kernel(first), &then = kernel(reader);
-    if (then.spec.op != KernelOp::map || reader < first || one_hot_of(then.spec)) return std::nullopt;  // that reads few elements
+    if (then.spec.op != KernelOp::map || reader < first || one_hot_of(then.spec)) return std::nullopt;  // it reads few elements
     auto run = join_maps(source, then, buffer);
     if (!run || is_apart(plan_, program_.rank, run->spec)) return std::nullopt;
     return Joined{reader, alone ? -1 : reader, std::move(*run)};
   }
 
-  // What the reader would read besides what it reads, if it had the source in it.
+  // Bytes that the reader would read in addition, if the source were fused into it.
   static Index more_bytes(const RunKernel& source, const RunKernel& then) {
     Index bytes = 0;
     for (std::size_t i = 0; i < input_count(source.spec); i++)
@@ -161,12 +162,12 @@ class Fuser {
     return bytes;
   }
 
-  // Into all that read the buffer.
+  // Fuses the map at `first` into all readers of the buffer.
   bool join(int first, int buffer) {
     const RunKernel& source = kernel(first);
     const std::vector<int> readers = at(readers_, buffer);
     if (source.spec.op != KernelOp::map) return false;
-    if (readers.size() > 1) {  // soon: how much more would be read (as much may pay: a forward value computed again)
+    if (readers.size() > 1) {  // quick check: how much more would be read (as much may gain: a forward value computed again)
       Index more = 0;
       for (int reader : readers)
         if (const auto* then = run_at(static_cast<std::size_t>(reader)); then->spec.op == KernelOp::map)
@@ -197,7 +198,7 @@ class Fuser {
     say(std::move(made));
     return true;
   }
-  // In place of the reader's step.
+  // Puts the joined map in place of the reader's step.
   void put(Joined one, bool once) {
     const bool both = once && at(program_.steps, one.step).once;
     if (one.where != one.step) {
@@ -211,7 +212,7 @@ class Fuser {
     if (made_ != nullptr) made_->push_back(std::move(made));
   }
 
-  // True: the map at this step does not read one of its operands any more.
+  // True: the map at this step no longer reads one of its operands.
   bool compute_again(int step) {
     const auto* then = run_at(static_cast<std::size_t>(step));
     if (then == nullptr || then->spec.op != KernelOp::map || at(joined_, step)) return false;
@@ -222,7 +223,7 @@ class Fuser {
       const int first = at(writers_, buffer).front();
       if (first >= step || !in_one_part(first, step) || kernel(first).spec.op != KernelOp::map || reads_its_result(kernel(first)))
         continue;
-      // Others read it rounded: values less a mean of the rounded ones would be less exact than rounded ones are.
+      // other readers read it rounded: values less a mean of the rounded values would be less exact than the rounded values
       if (kernel(first).spec.operands.back().dtype == DType::bf16) continue;
       if (more_bytes(kernel(first), *then) >= bytes_of(then->spec, then->spec.operands[i])) continue;
       auto one = joined(first, step, buffer, false);
@@ -243,7 +244,7 @@ class Fuser {
     });
   }
 
-  // True: the sum at this step is two now.
+  // True: the sum at this step was joined with another one.
   bool add_sum(int step) {
     const auto* first = run_at(static_cast<std::size_t>(step));
     if (first == nullptr || first->spec.op != KernelOp::map || first->spec.combine != Combine::add || at(joined_, step))
@@ -278,7 +279,7 @@ class Fuser {
       }
   }
 
-  // By bytes and instructions; what the plan's profile says that is slower, or impossible, is apart.
+  // By bytes and instructions; what the plan's profile says is slower, or impossible, stays apart.
   bool pays(const Fusion& made) const {
     Index bytes = 0;
     for (const KernelSpec& spec : made.apart) bytes += bytes_touched(spec);
@@ -291,8 +292,8 @@ class Fuser {
   }
   bool on_device() const { return !plan_.on_device.empty() && at(plan_.on_device, program_.rank); }
 
-  // Where both can run as one: the reader's step, else (`alone`) that of `first`; -1: neither is possible. buffer: what one makes
-  // for the other; -1: nothing.
+  // The step at which both can run as one: the reader's, else (`alone`) that of `first`; -1: neither is possible. buffer: what one
+  // makes for the other; -1: nothing.
   int place_of(int first, int reader, int buffer, bool alone) {
     const auto buffers_of = [&](const RunKernel& run, std::size_t from, std::size_t to) {
       std::set<int> out;
@@ -312,8 +313,8 @@ class Fuser {
     return late ? reader : early ? first : -1;
   }
   enum class Use { write, any };
-  // Whether the step writes one of these buffers, or (any) reads one. What is in flight, shown to peers or given back by them
-  // counts as both, but for what a message sends.
+  // Whether the step writes one of these buffers, or (any) reads one. Buffers in flight, shown to peers or given back by them count
+  // as both, except those that a message only sends.
   bool uses(int step, const std::set<int>& buffers, Use use) {
     if (at(joined_, step)) return false;
     const auto& what = at(program_.steps, step).what;
@@ -332,7 +333,7 @@ class Fuser {
 
   void drop_joined() {
     int* const borders[]{&program_.forward_steps, &program_.combine_begin, &program_.update_begin, &program_.move_begin};
-    std::vector<int> before(program_.steps.size() + 1, 0);  // dropped steps
+    std::vector<int> before(program_.steps.size() + 1, 0);  // number of dropped steps before each step
     for (std::size_t s = 0; s < program_.steps.size(); s++) before[s + 1] = before[s] + (joined_[s] ? 1 : 0);
     for (int* border : borders) *border -= at(before, *border);
     std::size_t s = 0;
@@ -344,7 +345,7 @@ class Fuser {
   std::vector<Fusion>* made_;
   std::vector<std::vector<int>> writers_, readers_;                             // per buffer: kernels' steps, ascending
   std::vector<bool> held_{}, elsewhere_{};                                      // per buffer: used elsewhere; written elsewhere
-  std::vector<bool> joined_ = std::vector<bool>(program_.steps.size(), false);  // per step: a part of another one
+  std::vector<bool> joined_ = std::vector<bool>(program_.steps.size(), false);  // per step: fused into another one
   std::map<int, const Post*> posts_{};                                          // by exchange
 };
 

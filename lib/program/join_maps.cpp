@@ -12,21 +12,21 @@ namespace motley {
 
 namespace {
 
-// Of one kernel: so many fit every backend's maps (a CUDA kernel's arguments hold 15 operands and 10 extents).
+// Of one kernel: every backend's maps can have so many (a CUDA kernel's arguments hold 15 operands and 10 extents).
 constexpr int kMostInputs = 12, kMostExtents = 10;
 
 bool same(const Place& a, const Place& b) {
   return a.buffer == b.buffer && a.element == b.element;
 }
 
-// The register of an instruction, which is added if there is no equal one.
+// The register of an instruction, which is appended unless there is an equal one.
 int emitted(std::vector<Instruction>& code, const Instruction& s) {
   const auto known = std::find(code.begin(), code.end(), s) - code.begin();
   if (known == static_cast<std::ptrdiff_t>(code.size())) code.push_back(s);
   return static_cast<int>(known);
 }
 
-// An index of the joined map, and the extents of both that it is a part of: `step` of theirs are one of its.
+// An index of the joined map, and the extents of both maps that it is a part of: `step` of theirs are one step of this index.
 struct Factor {
   Index size = 1;
   int first = -1, then = -1;  // -1: `first` has no such extent (of size 1)
@@ -47,8 +47,8 @@ std::vector<Walked> walked(const KernelSpec& spec, const std::vector<Index>& str
   return out;
 }
 
-// Both walk over the same elements; each extent of either is cut where the other one's ends. In the order of then's extents.
-// Nothing: they do not, or an element would be computed again.
+// Both maps go over the same elements; each extent of either is split where an extent of the other ends. In the order of then's
+// extents. Nothing: they do not, or an element would be computed again.
 std::optional<std::vector<Factor>> factors_of(const KernelSpec& first, const KernelSpec& then, const std::vector<Index>& read) {
   std::vector<Walked> a = walked(first, first.operands.back().strides), b = walked(then, read);
   std::vector<Factor> cut;
@@ -130,7 +130,7 @@ class Joiner {
     return any && factors_.size() <= static_cast<std::size_t>(kMostExtents);
   }
 
-  // An index whose number is read stays whole. number: among the joined map's extents.
+  // The extent of the joined map for an index whose number is read: it must be whole.
   int extent_of(int Factor::*of, int extent) const {
     const auto mine = [&](const Factor& f) { return f.*of == extent; };
     if (std::count_if(factors_.begin(), factors_.end(), mine) != 1) return -1;
@@ -149,7 +149,7 @@ class Joiner {
     return true;
   }
 
-  // What `first` reads it walks in the order in which it writes, else a reading of its own (a transposition) is faster.
+  // Whether `first` reads in the order in which it writes; else a separate reading (a transposition) is faster.
   bool reads_in_order() const {
     const KernelSpec& a = first_.spec;
     const std::vector<Index>& written = a.operands.back().strides;
@@ -178,7 +178,7 @@ class Joiner {
     out_.operands.push_back(place);
   }
 
-  // `then` copies: `first` writes where the copy would be.
+  // If `then` copies: `first` writes where the copy would be.
   bool relocate() {
     const KernelSpec& a = first_.spec;
     out_.spec.formula = a.formula;
@@ -189,7 +189,7 @@ class Joiner {
     return true;
   }
 
-  // `first` copies: `then` reads what it would have copied.
+  // If `first` copies: `then` reads what would have been copied.
   bool read_source() {
     for (Instruction& s : out_.spec.formula.code)
       if (s.op == Opcode::position) s.a = extent_of(&Factor::then, s.a);
@@ -204,7 +204,7 @@ class Joiner {
 
   // ---- one formula in the other
   int emit(const Instruction& s) { return emitted(out_.spec.formula.code, s); }
-  // The number of an input of the joined formula: the one that it had, if that is free.
+  // The number of an input of the joined formula: its previous number if that is free.
   int number_of(const Input& input, int wish) {
     const auto known = std::find_if(inputs_.begin(), inputs_.end(), [&](const auto& one) { return one && *one == input; });
     if (known != inputs_.end()) return static_cast<int>(known - inputs_.begin());
@@ -225,13 +225,14 @@ class Joiner {
     return emit({kind, number_of(input_of(of, i, kind), wish), -1, -1, 0});
   }
 
-  // A sum of two is two instructions, if it is not what the joined map's operand 0 is; its operands are rounded as registers are.
+  // Whether a sum of two can be two instructions, as it is not the joined map's operand 0; its operands are rounded as registers
+  // are.
   bool is_short(const RunKernel& of) const {
     const KernelSpec& spec = of.spec;
     return spec.summands == 2 && std::all_of(spec.operands.begin(), spec.operands.begin() + 2,
                                              [&](const MapOperand& o) { return o.dtype == DType::f32 || is_wide(spec); });
   }
-  // What `first` computes, where `then` reads it first.
+  // Emits what `first` computes, where `then` reads it first.
   int intermediate() {
     if (!intermediate_) intermediate_ = emit_formula(first_);
     return *intermediate_;
@@ -250,7 +251,7 @@ class Joiner {
     return emit({Opcode::add, one, value(1, -1), -1, 0});
   }
 
-  // Which of the two has a sum that the joined map's operand 0 is; false: both would have to.
+  // Chooses which of the two maps has the sum that becomes the joined map's operand 0; false: both would need it.
   bool choose_sum() {
     const KernelSpec &a = first_.spec, &b = then_.spec;
     bool inside = false;  // the intermediate is one of then's summands
@@ -284,7 +285,7 @@ class Joiner {
     for (std::size_t k = sum_ == nullptr ? 0 : 1; k < inputs_.size(); k++) add(inputs_[k]->operand, inputs_[k]->place);
     return true;
   }
-  // then's operands keep their numbers where they can: a formula that is compiled stays what it is.
+  // then's operands keep their numbers if possible, so that a compiled formula still matches.
   void reserve_then() {
     if (sum_ != nullptr) inputs_.resize(1);
     const KernelSpec& b = then_.spec;
@@ -292,7 +293,7 @@ class Joiner {
       if ((s.op == Opcode::operand || s.op == Opcode::scalar || s.op == Opcode::integer) && (s.a > 0 || b.summands == 1))
         if (const std::size_t i = operand_at(b, s.a); !reads(i)) number_of(input_of(then_, i, s.op), s.a);
   }
-  // Numbers without an input: the last one's input takes them.
+  // A number without an input is given to the last input.
   void fill_gaps() {
     for (std::size_t k = sum_ == nullptr ? 0 : 1; k < inputs_.size(); k++) {
       if (inputs_[k]) continue;
@@ -306,7 +307,7 @@ class Joiner {
       inputs_.pop_back();
     }
   }
-  // The register of its first result, -1: it cannot be a part of the joined formula. What `then` stores is stored.
+  // The register of its first result; -1: it cannot be a part of the joined formula. What `then` stores is stored.
   int emit_formula(const RunKernel& of) {
     const Formula& f = of.spec.formula;
     std::vector<int> registers;
@@ -343,7 +344,7 @@ class Joiner {
     }
   }
 
-  // What is read of memory that is written is read at the same place.
+  // Whether memory that is both read and written is read at the same place.
   bool keeps_places() const {
     const std::size_t inputs = input_count(out_.spec);
     for (std::size_t k = inputs; k < out_.operands.size(); k++)
@@ -357,7 +358,7 @@ class Joiner {
   const RunKernel &first_, &then_;
   int buffer_;
   std::vector<Factor> factors_{};
-  const RunKernel* sum_ = nullptr;              // whose summands are the joined map's
+  const RunKernel* sum_ = nullptr;              // the map whose summands are the joined map's
   std::vector<std::optional<Input>> inputs_{};  // by number
   std::optional<int> intermediate_{};           // register
   RunKernel out_{};

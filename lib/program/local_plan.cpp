@@ -42,10 +42,10 @@ LocalPlan::LocalPlan(const PlanData& data, int rank, const CompileOptions& optio
     if (writers(t).empty()) continue;
     const int p = writers(t).front();
     at(opened_, t) = p;
-    if (is_pointwise(pass(p)))  // the kernel before it may apply it
+    if (is_pointwise(pass(p)))  // the kernel before it may apply the activation
       if (const auto& before = writers(pass(p).reads[0].tensor); !before.empty()) at(opened_, t) = before.front();
   }
-  for (int p = 0; p < static_cast<int>(all.passes.size()); p++)  // a parameter: when its values are first put together
+  for (int p = 0; p < static_cast<int>(all.passes.size()); p++)  // a parameter is opened when its values are first put together
     for (int w : writers(pass(p).writes.tensor))
       for (const PassOperand& o : pass(w).reads)
         if ((w == p || is_view(w)) && tensor(o.tensor).role == TensorRole::parameter && opened_at(o.tensor) < 0) {
@@ -106,10 +106,10 @@ bool LocalPlan::direct(int p) const {
   for (const BoxMessage& m : plan.add.messages) {
     const bool has = has_value(m.writers, k);
     if (m.from == rank_)
-      good = good && (has ? m.writers == fused : !overlaps(m.box, mine));  // no other partial sum is in the same place
+      good = good && (has ? m.writers == fused : !overlaps(m.box, mine));  // no other partial sum of the same elements
     if (m.to == rank_ && overlaps(m.box, mine)) good = good && m.from == rank_ && has;
   }
-  if (shared(it.writes.tensor).is_shared() || plan.arriving().tiles > 0)  // what others write there is not overwritten
+  if (shared(it.writes.tensor).is_shared() || plan.arriving().tiles > 0)  // what other ranks write there must not be overwritten
     good = good && std::any_of(plan.owners.begin(), plan.owners.end(),
                                [&](const Shard& own) { return own.rank == rank_ && contains(own.box, mine); });
   answer = good;
@@ -125,7 +125,7 @@ int LocalPlan::bias_of(int p) const {
   const auto in_all = [&](int i) { return has_value(it.reads[0].indices, i) && has_value(it.reads[1].indices, i); };
   if (it.op == KernelOp::dense && std::any_of(it.writes.indices.begin(), it.writes.indices.end(), in_all)) return -1;
   if (!is_view(other) || !works(other) || tensor(pass(other).reads[0].tensor).role != TensorRole::parameter) return -1;
-  // One value for each of what the weights make, and for nothing else.
+  // The bias has one value for each value of the indices that only the weights have, and no other index.
   std::set<std::string> made, its;
   for (const int i : it.writes.indices)
     if (has_value(it.reads[1].indices, i) && !has_value(it.reads[0].indices, i)) made.insert(at(it.indices, i).name);
@@ -164,7 +164,7 @@ const SharedTensor& LocalPlan::shared(int t) const {
   return *known;
 }
 
-// Whether the ranks that read this one's memory share the tensor, and where it is stored.
+// Whether the tensor is shared among the ranks that read this one's memory, and where it is stored.
 SharedTensor LocalPlan::shared_of(int t, int rank) const {
   const TensorRole role = tensor(t).role;
   if (role == TensorRole::input || role == TensorRole::label || role == TensorRole::key || role == TensorRole::seed ||
@@ -180,12 +180,12 @@ SharedTensor LocalPlan::shared_of(int t, int rank) const {
     if (!out.has(need.rank)) out.ranks.push_back(need.rank);
   }
   if (out.ranks.size() < 2) return {};
-  for (int r : out.ranks) {  // each reads all of it
+  for (int r : out.ranks) {  // each of these ranks must read all of it
     Index reads = 0;
     for (const Shard& need : plan.readers) reads += need.rank == r ? volume(need.box) : 0;
     if (reads != volume(out.box)) return {};
   }
-  std::vector<Box> parts;  // one of them writes each element, or gets it from elsewhere
+  std::vector<Box> parts;  // each element is written by one of these ranks, or comes from elsewhere
   for (const Shard& own : plan.owners) {
     if (!same_memory(own.rank, rank)) continue;
     if (!out.has(own.rank) || !contains(out.box, own.box)) return {};

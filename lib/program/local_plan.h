@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a plan says about one rank: what it computes, which kernels compute other passes with their own, which tensors are stored
-// once for several ranks of a host. All of it follows from the plan, so that ranks agree on it without a message.
+// What a plan determines for one rank: what it computes, which kernels also compute other passes, which tensors are stored once for
+// several ranks of a host. All of it follows from the plan, so that ranks agree on it without a message.
 #pragma once
 #include <motley/program.h>
 
@@ -13,16 +13,16 @@
 
 namespace motley {
 
-// A tensor that several ranks of a host read completely: stored once, in the arena of its home.
+// A tensor that several ranks of a host read completely: stored once, in the arena of one of them, its home.
 struct SharedTensor {
-  int home = -1;  // -1: it is not shared
+  int home = -1;  // -1: not shared
   Box box{};
   std::vector<int> ranks{};
   bool is_shared() const { return home >= 0; }
   bool has(int rank) const;
 };
 
-// Tensors that travel as one (coalesce.cpp): parameters, in the order in which they are read, their gradients, or a layer's sums.
+// Tensors that are sent as one (coalesce.cpp): parameters, in the order in which they are read, their gradients, or a layer's sums.
 struct MovedTogether {
   std::vector<int> tensors{};
   int turn = 0;
@@ -48,26 +48,27 @@ class LocalPlan {
   int writer_index(int p) const;
   const std::array<Stages, 3>& stages_of(int t) const;        // by hop
   const std::vector<int>& filled() const { return filled_; }  // parameters, in the order in which their values are put together
-  const MovedTogether* together(int t) const;                 // null: it moves alone
-  bool once(int t) const { return at(once_, t); }             // the same in all micro-batches: moved in the first one alone
+  const MovedTogether* together(int t) const;                 // null: it moves separately
+  bool once(int t) const { return at(once_, t); }             // the same in all micro-batches: moved only in the first one
 
   // ---- fused kernels
-  bool is_view(int p) const;  // a copy or broadcast that needs no kernel: its source is read in place
-  bool direct(int p) const;   // the result is written straight into the tensor
-  int bias_of(int p) const;   // the writer broadcast(b) that this convolution or dense adds itself; -1: none
+  bool is_view(int p) const;  // a copy or broadcast that needs no kernel: its readers read the source in place
+  bool direct(int p) const;   // the result is written directly into the tensor
+  int bias_of(int p) const;   // the writer broadcast(b) whose bias this convolution or dense adds itself; -1: none
   int activation_after(int t, const Box& box) const;  // the pass that a kernel writing all of t here may apply itself; -1: none
 
   // ---- memory that ranks of a host share
-  bool same_memory(int a, int b) const;     // these two read each other's memory
-  const SharedTensor& shared(int t) const;  // of this rank
+  bool same_memory(int a, int b) const;     // whether the two read each other's memory
+  const SharedTensor& shared(int t) const;  // as this rank sees it
   SharedTensor shared_of(int t, int rank) const;
   int backward_turn() const { return backward_turn_; }  // the first pass of the backward half
-  // Turns are passes; then a micro-batch's gradients are added up, then come the sums of all and their norms, then the update.
+  // Turns are passes; after them a micro-batch's gradients are added, then come the sums over all micro-batches and their norms,
+  // then the update.
   int sum_turn() const { return static_cast<int>(passes().passes.size()); }
   int combine_turn() const { return sum_turn() + 1; }
   int update_turn() const { return sum_turn() + 2; }
-  int move_turn() const { return sum_turn() + 3; }  // what moves by a direction, once the ranks know the norms
-  // The pass at whose turn the tensor is first written, on any rank (-1: never); the one after which no rank reads it.
+  int move_turn() const { return sum_turn() + 3; }  // the update along a direction, once the ranks know the norms
+  // The pass at whose turn the tensor is first written, on any rank (-1: never); the pass after which no rank reads it.
   int opened_at(int t) const { return at(opened_, t); }
   int closed_at(int t) const;
 
@@ -81,9 +82,9 @@ class LocalPlan {
   std::vector<int> opened_{}, filled_{};                 // per tensor; parameters
   std::vector<bool> once_{};                             // per tensor
   std::vector<MovedTogether> together_{};
-  std::vector<int> group_{};  // per tensor: of together_, -1: none
+  std::vector<int> group_{};  // per tensor: number in together_, -1: none
   int backward_turn_ = 0;
-  mutable std::vector<std::optional<bool>> direct_{};                   // per pass: each is called often
+  mutable std::vector<std::optional<bool>> direct_{};                   // per pass: cached, since it is used often
   mutable std::vector<std::optional<std::array<Stages, 3>>> stages_{};  // per tensor
   mutable std::vector<std::optional<SharedTensor>> shared_{};           // per tensor
 };

@@ -85,7 +85,7 @@ void Lowerer::emit_pass(int p) {
   const Pass& it = plan_.pass(p);
   const int t = it.writes.tensor;
   const Box box = operand_box(it.writes, plan_.work_of(p).box);
-  if (const auto early = made_early_.find(p); early != made_early_.end())  // other ranks read where it belongs: free by now
+  if (const auto early = made_early_.find(p); early != made_early_.end())  // the place that other ranks read is free now
     return draft_.copy(early->second, draft_.output_view(p, box), "made early: " + it.name);
   const bool takes = (it.op == KernelOp::conv2d || it.op == KernelOp::dense) && it.kind == PassKind::forward;
   const int bias = takes ? plan_.bias_of(p) : -1;
@@ -107,7 +107,7 @@ void Lowerer::emit_pass(int p) {
   for (const WorkPart& part : *parts) emit_part(p, part, bias, next);
 }
 
-// This pass of attention and those after it that make other results of the same.
+// This pass of attention and the following ones that make other results of the same operands.
 std::vector<int> Lowerer::made_with(int p) const {
   const MadeTogether all = made_together(plan_.passes(), p);
   const auto whole = [&](int pass) { return parts_of(plan_.data(), pass, plan_.rank())->size() == 1; };
@@ -117,7 +117,7 @@ std::vector<int> Lowerer::made_with(int p) const {
   return out;
 }
 
-// False: the plan keeps the activation a kernel of its own.
+// False: the plan keeps the activation as a separate kernel.
 bool Lowerer::takes_epilogue(int p, const WorkPart& whole, int bias, int next) {
   const Pass& activation = plan_.pass(next);
   KernelSpec spec = kernel_of(plan_.passes(), plan_.pass(p), whole.box, plan_.data().dtype, plan_.data().formats);
@@ -131,7 +131,8 @@ bool Lowerer::takes_epilogue(int p, const WorkPart& whole, int bias, int next) {
   return true;
 }
 
-// One part, or all of a pass: the bias goes with the first, the activation with the last of those that are added to one result.
+// One part, or all, of a pass: the bias is added with the first part, the activation applied with the last of those that are added
+// to one result.
 void Lowerer::emit_part(int p, const WorkPart& part, int bias, int next) {
   const Pass& it = plan_.pass(p);
   const int t = next >= 0 ? plan_.pass(next).writes.tensor : it.writes.tensor;
@@ -222,7 +223,7 @@ void Lowerer::emit_window(int p, KernelSpec spec, const std::vector<View>& views
     }
     return dims;
   };
-  const std::vector<OperandUse> uses = operands_of(spec);  // a bias after what is read
+  const std::vector<OperandUse> uses = operands_of(spec);  // the bias comes after the other inputs
   std::vector<Place> places;
   for (std::size_t k = 0; k + 1 < operands.size(); k++)
     places.push_back(dense(views[k], order(operands[k]), uses[k].format, it.name));
@@ -244,7 +245,7 @@ void Lowerer::emit_dense(int p, KernelSpec spec, const std::vector<View>& views,
     const auto& a = operands[k].indices;
     return std::find(a.begin(), a.end(), index) != a.end();
   };
-  // Indices of `of` that `also` has, and the third operand has too or not, outermost in `of`'s memory first.
+  // Indices of `of` that `also` has, and that the third operand has or does not have (by_third), outermost in `of`'s memory first.
   auto shared = [&](std::size_t of, std::size_t also, bool by_third) {
     std::vector<int> out;
     for (int i : operands[of].indices)
@@ -293,7 +294,7 @@ void Lowerer::emit_attention(const std::vector<int>& passes, KernelSpec spec, co
     if (i != it.roles[0] && i != it.roles[2]) rows.push_back(i);
   const int heads = rows.back(), head = it.roles[2];
   rows.pop_back();
-  // Dims of an operand: of the batch, queries or keys, heads, the size of a head; without the last one heads come before queries.
+  // Dims of an operand: batch, queries or keys, heads, the size of a head; operands without the last one have heads before queries.
   const auto order = [&](const PassOperand& o) {
     std::vector<int> dims;
     const auto take = [&](int index) {
@@ -326,7 +327,7 @@ void Lowerer::emit_updates() {
   const DType dtype = plan_.data().dtype;
   struct Gradient {
     View where{};   // as the passes made it
-    Place dense{};  // of the slice alone; where it is, or a copy
+    Place dense{};  // only the slice: in place, or a copy
   };
   std::vector<Gradient> gradients;
   auto format_of = [&](const Slice& s) { return s.box.size() < 3 ? Format::plain : plan_.format_of(s.tensor); };
@@ -340,7 +341,7 @@ void Lowerer::emit_updates() {
     gradients.push_back({g, dense(g, order, format_of(s), "update of " + s.name)});
     s.gradient = g.buffer;
     const Statistic* statistic = plan_.passes().statistic(s.tensor);
-    if (s.sum >= 0 && !(statistic != nullptr && statistic->momentum == 0))  // then what it sums up is 0
+    if (s.sum >= 0 && !(statistic != nullptr && statistic->momentum == 0))  // else its sum is 0
       draft_.kernel(elements_kernel(statistic != nullptr ? add_value(statistic->momentum) : add_gradient(), dtype, volume(s.box),
                                     {DType::f64, dtype, DType::f64}),
                     {{s.sum, 0}, gradients.back().dense, {s.sum, 0}}, "sum of the gradients of " + s.name, Purpose::update);
@@ -352,7 +353,7 @@ void Lowerer::emit_updates() {
     if (s.sum >= 0) {
       draft_.kernel(elements_kernel(take_gradient(), dtype, volume(s.box), {DType::f64, DType::f64, dtype}),
                     {{s.sum, 0}, {s.sum, 0}, place}, "gradient of " + s.name, Purpose::update);
-      if (place.buffer != where.buffer)  // for who reads gradients
+      if (place.buffer != where.buffer)  // for readers of gradients
         draft_.copy(dense_view(place.buffer, format_of(s), where.extents), where, "gradient of " + s.name);
     }
     if (plan_.passes().clips)
@@ -371,7 +372,7 @@ void Lowerer::emit_updates() {
     if (plan_.passes().statistic(slices[i].tensor) == nullptr) emit_move_along(static_cast<int>(i));
 }
 
-// With a momentum of 1 the formula does not read what the statistic was.
+// With a momentum of 1 the formula does not read the statistic's old value.
 void Lowerer::emit_moved(const Slice& s, const Statistic& statistic, const Place& to) {
   const DType dtype = plan_.data().dtype;
   const Formula formula = s.sum >= 0 ? moved_by_sum(statistic.momentum, draft_.program.micro_batches) : moved(statistic.momentum);
@@ -412,7 +413,7 @@ std::vector<Place> Lowerer::update_scalar_places() const {
   return out;
 }
 
-// In place. Of an optimizer with a direction: the slots, and the squared norms.
+// Updates in place. With an optimizer that has a direction: the slots, and the squared norms.
 void Lowerer::emit_update(int slice, const Place& gradient) {
   const Slice& s = at(draft_.program.slices, slice);
   UpdateForm form = form_of(s);
@@ -446,7 +447,7 @@ void Lowerer::emit_move_along(int slice) {
   emit_elements(s, std::move(of), "move of " + s.name);
 }
 
-// The sum of the squares of a slice's gradient: a buffer.
+// The sum of the squares of a slice's gradient, as a buffer.
 int Lowerer::norm_of(const Slice& s, const Place& gradient) {
   const DType dtype = plan_.data().dtype;
   const int made = draft_.add_buffer("squared norm of the gradient of " + s.name, DType::f64, {}, Format::plain);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Changes of shape -> copies: a side whose mapped dims are one contiguous row-major run is walked along the other side's dims.
+// Changes of shape -> copies: a side whose mapped dims are one contiguous row-major run is traversed along the other side's dims.
 #include <motley/error.h>
 
 #include <algorithm>
@@ -11,16 +11,16 @@ namespace motley {
 
 namespace {
 
-// One side of a map on this rank: its dims in a view of an operand.
+// One side of an index map on this rank: its dims in a view of an operand.
 struct Digits {
   std::vector<Index> sizes{}, extents{}, strides{};  // sizes: of the whole dims
-  Range numbers{};                                   // first to last
+  Range numbers{};                                   // from the first to the last
   Index count() const {
     Index n = 1;
     for (Index e : extents) n *= e;
     return n;
   }
-  // Elements between one number and the next, where that is the same everywhere; 0: it is not.
+  // Elements between consecutive numbers, if that is the same everywhere; 0: it is not.
   Index unit() const {
     Index inner = 1, unit = 0;
     for (std::size_t k = sizes.size(); k-- > 0;) {
@@ -50,7 +50,7 @@ Digits digits_of(const Pass& pass, const std::vector<int>& indices, const PassOp
   return out;
 }
 
-// A walk over both sides at once.
+// A traversal of both sides at once.
 struct Walk {
   View from{}, to{};
   void add(Index extent, Index from_stride, Index to_stride) {
@@ -59,7 +59,7 @@ struct Walk {
     from.strides.push_back(from_stride);
     to.strides.push_back(to_stride);
   }
-  // False: neither side is one run that the other can be walked along.
+  // False: neither side is one run that can be traversed along the other side's dims.
   bool add(const Digits& read, const Digits& made, Index offset) {
     if (const Index unit = read.unit(); unit != 0) {
       from.element += (made.numbers.begin + offset - read.numbers.begin) * unit;
@@ -101,7 +101,7 @@ void Lowerer::emit_index_maps(int p, const std::vector<View>& views) {
   const Pass& it = plan_.pass(p);
   const std::vector<Range>& work = plan_.work_of(p).box;
   std::optional<Walk> walk = walk_of(it, work, views[0], views[1]);
-  if (!walk) {  // the read side as one run: mapped dims last, in the index_maps' order
+  if (!walk) {  // makes the read side one run: mapped dims last, in the index_maps' order
     const std::vector<int>& indices = it.reads.front().indices;
     std::vector<int> order;
     for (std::size_t d = 0; d < indices.size(); d++)

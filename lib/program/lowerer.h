@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What lower.cpp and lower_index_maps.cpp share.
+// Shared by lower.cpp and lower_index_maps.cpp.
 #pragma once
 #include <set>
 #include <string>
@@ -19,7 +19,7 @@ class Lowerer {
   void run();
 
  private:
-  void emit_move(Move move, const MovedTogether* together);  // of one tensor, or of these
+  void emit_move(Move move, const MovedTogether* together);  // of one tensor, or of this group
   void emit_pass(int p);
   std::vector<int> made_with(int p) const;
   bool takes_epilogue(int p, const WorkPart& whole, int bias, int next);
@@ -33,7 +33,7 @@ class Lowerer {
   void emit_moved(const Slice& s, const Statistic& statistic, const Place& to);
   void emit_update(int slice, const Place& gradient);
   void emit_move_along(int slice);
-  struct Elements {  // a map over a slice's elements; those of its operands that the formula does not read stand last
+  struct Elements {  // a map over a slice's elements; operands that the formula does not read come last
     Formula formula{};
     std::vector<Place> scalars{}, its{}, results{};  // operands of one f64 element, then of the slice; results in their dtypes
     Combine combine = Combine::set;                  // else into one element
@@ -42,14 +42,15 @@ class Lowerer {
   UpdateForm form_of(const Slice& slice) const;
   std::vector<Place> update_scalar_places() const;
   int norm_of(const Slice& slice, const Place& gradient);
-  // The operand with its dims in `order` (positions in the view; -1: absent) as one block of `strides_of(format, extents)`.
+  // The operand with its dims in `order` (positions in the view; -1: absent) as one block with the strides
+  // `strides_of(format, extents)`.
   Place dense(const View& view, const std::vector<int>& order, Format format, const std::string& name);
   std::pair<Place, View> dense_result(const View& view, const std::vector<int>& order, Format format, const std::string& name);
 
   Draft& draft_;
   const LocalPlan& plan_;
   std::set<int> fused_{};             // passes that another kernel computes on this rank
-  std::map<int, View> made_early_{};  // by pass: its result, by the kernel of an earlier one
+  std::map<int, View> made_early_{};  // pass -> its result, made by the kernel of an earlier pass
   std::set<int> inside_{};            // tensors that on this rank exist only inside a kernel
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// No rank waits in a circle that did not before: a Post waits for nothing, so one that comes earlier waits for fewer others. A Wait
-// that comes later is followed only by steps that followed it before; were one of them needed for what it now comes after, the
-// ranks would have waited in a circle from the start.
+// Ranks that did not wait in a cycle before do not now: a Post waits for nothing, so one that comes earlier delays others less. A
+// Wait that comes later is followed only by steps that followed it before; if one of these were needed for the steps that the Wait
+// now follows, the ranks would have waited in a cycle from the start.
 #include <motley/error.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace motley {
 
 namespace {
 
-constexpr double kMostMemory = 1.125;  // of what a step takes at most without overlap: an eighth more for exchanges in flight
+constexpr double kMostMemory = 1.125;  // of the most memory without overlap: an eighth more for exchanges in flight
 
 constexpr Index kAll = std::numeric_limits<Index>::max();
 
@@ -75,9 +75,9 @@ class Overlapper {
  private:
   Index item(int buffer) const { return static_cast<Index>(bytes_of(at(program_.buffers, buffer).dtype)); }
 
-  // A Wait touches what its Post does: that is in flight until then. Flags are about all of a buffer: peers may read what they are
-  // shown, and write what they show; who acknowledges or grants (no bytes) gives it up, and the rank that waited for that may write
-  // it.
+  // A Wait uses the buffers of its Post: these are in flight until then. Flags concern a whole buffer: peers may read a buffer that
+  // is shown to them, and write one that they show; the rank that acknowledges or grants (no bytes) gives the buffer up, and the
+  // rank that waited for this may write it.
   Touches touches_of(const ProgramStep& step) {
     Touches out;
     if (const auto* run = std::get_if<RunKernel>(&step.what)) {
@@ -123,7 +123,7 @@ class Overlapper {
   Index bytes(std::size_t buffer) const { return program_.buffers[buffer].bytes; }
   bool in_arena(std::size_t buffer) const { return program_.buffers[buffer].space == Space::arena; }
 
-  // Where each buffer is first and last used, and bytes alive per step.
+  // Finds where each buffer is first and last used, and the bytes alive per step.
   void count_lives() {
     lives_.assign(program_.buffers.size(), {});
     for (std::size_t s = 0; s < touches_.size(); s++)
@@ -143,7 +143,7 @@ class Overlapper {
     }
     for (std::size_t s = 1; s < live_.size(); s++) live_[s] += live_[s - 1];
   }
-  // Of the buffers that step i uses first (or last): they would live longer.
+  // Bytes of the buffers that step i uses first (or last), which would live longer.
   Index grows(std::size_t i, std::size_t Life::*end) const {
     std::set<std::size_t> buffers;
     for (const Touch& t : touches_[i])
@@ -154,7 +154,7 @@ class Overlapper {
   }
   bool fits(std::size_t here, Index more) const { return static_cast<double>(live_[here] + more) <= most_; }
 
-  void put(std::size_t i, std::size_t to) {  // up
+  void put(std::size_t i, std::size_t to) {  // moves step i up
     const auto nth = [](auto& list, std::size_t k) { return list.begin() + static_cast<std::ptrdiff_t>(k); };
     std::rotate(nth(steps_, to), nth(steps_, i), nth(steps_, i + 1));
     std::rotate(nth(touches_, to), nth(touches_, i), nth(touches_, i + 1));
@@ -164,14 +164,14 @@ class Overlapper {
     const Index more = grows(i, &Life::first);
     std::size_t to = i;
     while (to > from && !meet(touches_[to - 1], touches_[i]) && fits(to - 1, more)) to--;
-    while (to < i && goes_up(to)) to++;  // those of one place keep their order
+    while (to < i && goes_up(to)) to++;  // steps moved to the same place keep their order
     put(i, to);
   }
   const Post* sends(std::size_t i) const {
     const auto* post = std::get_if<Post>(&steps_[i].what);
     return post == nullptr || post->sends.empty() ? nullptr : post;
   }
-  // What stays before the Post at i: what it needs, or something that stays.
+  // Moves steps from before the Post at i to after it, except those that it needs, or that a step that stays needs.
   void move_after(std::size_t i, std::size_t from) {
     for (std::size_t k = i; k-- > from && sends(k) == nullptr && !is_wait(k);) {
       if (!std::holds_alternative<RunKernel>(steps_[k].what)) continue;
@@ -185,7 +185,7 @@ class Overlapper {
       if (free) i--;
     }
   }
-  // Returns where the Wait at i is then. What stays after it: it, and what needs it or something that stays.
+  // Returns the new position of the Wait at i. It, and steps that need it or a step that stays, remain after it.
   std::size_t move_before(std::size_t i, std::size_t end) {
     for (std::size_t k = i + 1; k < end; k++) {
       if (sends(k) != nullptr) break;
@@ -216,7 +216,7 @@ class Overlapper {
   std::vector<Touches> touches_{};
   std::map<int, Touches> under_way_{};
   std::set<int> pending_{}, ordered_{};  // exchanges
-  std::set<int> sent_{}, received_{};    // buffers that they send and receive
+  std::set<int> sent_{}, received_{};    // buffers sent and received by these exchanges
   std::vector<bool> lasts_{};            // per buffer: live in all micro-batches
   std::vector<Life> lives_{};            // per buffer
   std::vector<Index> live_{};            // per step

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Buffers -> places in the arena. What a map makes of a buffer that nothing reads afterwards takes that one's memory: less of it,
-// and the lines that are written have been read already.
+// Buffers -> places in the arena. If a map is the last reader of an operand, its result takes that operand's memory: this saves
+// memory, and the cache lines that are written have just been read.
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -15,11 +15,11 @@ namespace motley {
 
 namespace {
 
-// From the first step that touches a buffer to the last; what is in flight is touched until its wait.
+// From the first step that uses a buffer to the last; a buffer in flight is used until its wait.
 void find_lifetimes(Program& program, const Passes& passes, const CompileOptions& options) {
   const int end = static_cast<int>(program.steps.size());
   std::map<int, std::set<int>> posted;    // exchange -> buffers in flight
-  std::vector<std::pair<int, int>> span;  // per step: the first and the last one of its chain, itself where it is in none
+  std::vector<std::pair<int, int>> span;  // per step: the first and the last step of its chain; without a chain the step itself
   for (int s = 0; s < end; s++) span.emplace_back(s, s);
   for (const Chain& c : program.chains)
     for (int s = c.begin; s < c.end; s++) at(span, s) = {c.begin, c.end - 1};
@@ -55,8 +55,8 @@ void find_lifetimes(Program& program, const Passes& passes, const CompileOptions
   for (const FedBuffer& f : program.feeds) at(program.buffers, f.buffer).first = -1;
 }
 
-// Whose memory a later buffer may not take while they live: what messages bring and take, what peers read, what other micro-batches
-// read.
+// Buffers whose memory a later buffer may not take while they live: what messages send and receive, what peers read, what other
+// micro-batches read.
 std::set<int> needed_elsewhere(const Program& program, const std::vector<bool>& lasts) {
   std::set<int> out;
   for (std::size_t b = 0; b < lasts.size(); b++)
@@ -66,7 +66,7 @@ std::set<int> needed_elsewhere(const Program& program, const std::vector<bool>& 
   return out;
 }
 
-// The operand whose memory this result may take: read for the last time in this step, each element before that of the result is
+// The operand whose memory this result may take: read for the last time in this step, each element before the result's element is
 // written. -1: none.
 int operand_under(const Program& program, const RunKernel& run, int step, std::size_t result, const std::set<int>& not_these) {
   const Place made = run.operands[result];
@@ -85,7 +85,7 @@ int operand_under(const Program& program, const RunKernel& run, int step, std::s
   return -1;
 }
 
-// Per buffer the one in whose memory it is: the first of those that share it, mostly itself.
+// Per buffer the one in whose memory it is: the first of those that share the memory, usually itself.
 std::vector<std::size_t> share_memory(const Program& program, bool reuse) {
   std::vector<std::size_t> out(program.buffers.size());
   std::iota(out.begin(), out.end(), std::size_t{0});
@@ -106,7 +106,7 @@ std::vector<std::size_t> share_memory(const Program& program, bool reuse) {
 
 }  // namespace
 
-// What a step that runs once touches, and another one too.
+// Buffers used by both a step that runs once and another step.
 std::vector<bool> lasting(const Program& program) {
   std::vector<bool> out(program.buffers.size(), false), once = out;
   if (std::none_of(program.steps.begin(), program.steps.end(), [](const ProgramStep& s) { return s.once; })) return out;
@@ -127,7 +127,7 @@ void place(Program& program, const Passes& passes, const CompileOptions& options
   find_lifetimes(program, passes, options);
   const std::vector<std::size_t> owner = share_memory(program, options.reuse_memory);
   std::vector<std::size_t> order;
-  std::vector<int> last;  // step up to which the memory of each is live
+  std::vector<int> last;  // step up to which the memory of each buffer is live
   for (std::size_t i = 0; i < program.buffers.size(); i++) {
     const Buffer& b = program.buffers[i];
     last.push_back(b.last);
@@ -139,9 +139,9 @@ void place(Program& program, const Passes& passes, const CompileOptions& options
   for (std::size_t i = 0; i < last.size(); i++) last[owner[i]] = std::max(last[owner[i]], last[i]);
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return program.buffers[a].bytes > program.buffers[b].bytes; });
-  std::vector<std::size_t> placed;  // by offset
+  std::vector<std::size_t> placed;  // in the order of offsets
   const auto end_of = [](const Buffer& b) { return b.offset + (b.bytes + 63) / 64 * 64; };
-  for (std::size_t i : order) {  // the lowest gap among buffers that live at the same time
+  for (std::size_t i : order) {  // takes the lowest gap among buffers that live at the same time
     Buffer& b = program.buffers[i];
     b.offset = 0;
     for (std::size_t p : placed) {

@@ -20,7 +20,7 @@ std::vector<Program> compile_all(PlanData& data) {
   return out;
 }
 
-// Copies of parameters stay from the first micro-batch to the last, where all ranks have the memory.
+// Copies of parameters are kept from the first micro-batch to the last, if all ranks have the memory.
 std::vector<Program> compile_in_memory(PlanData& data) {
   const bool repeated = std::exchange(data.repeats, false);
   std::vector<Program> out = compile_all(data);

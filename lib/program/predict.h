@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a plan will take: its Programs, compiled and run in virtual time.
+// The prediction for a plan: its Programs, compiled and run in virtual time.
 #pragma once
 #include <motley/profile.h>
 
@@ -7,7 +7,7 @@
 
 namespace motley {
 
-// Fills in each rank's memory and, with a profile, seconds.
+// Sets each rank's memory and, with a profile, its seconds.
 void predict(PlanData& data, const Profile& profile);
 PlanData predicted(PlanData data, const Profile& profile);
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Acknowledgements are awaited where the memory that peers read is used again: before the first step of a buffer that is placed
-// over it, before a step that writes it, at the latest at the end of the part of the step (an evaluation runs the forward half
-// alone, a micro-batch all up to its gradients). `share` awaits each after the next exchange, and lifetimes, so places in the
-// arena, follow from that: waiting later takes no memory.
+// over it, before a step that writes it, at the latest at the end of that part of the step (an evaluation runs only the forward
+// half, a micro-batch everything up to its gradients). `share` awaits each after the next exchange, and lifetimes, hence places in
+// the arena, follow from that: waiting later takes no memory.
 //
-// No rank waits in a circle: the wait comes later, and what it waits for has not moved.
+// Ranks do not wait in a cycle: the wait comes later, and what it waits for has not moved.
 #include <algorithm>
 #include <map>
 
@@ -16,7 +16,7 @@ namespace motley {
 
 namespace {
 
-// What the Post says if it is about peers' reads of this rank's own memory; null: it is not.
+// The pieces of a Post that are about peers' reads of this rank's memory; null: it has none.
 const std::vector<Piece>* acknowledged(const Program& program, const Post& post) {
   const bool flags = post.sends.empty() && std::all_of(post.receives.begin(), post.receives.end(), [&](const Piece& p) {
                        return p.window && p.bytes == 0 && at(program.buffers, p.at.buffer).space == Space::arena;
@@ -24,7 +24,7 @@ const std::vector<Piece>* acknowledged(const Program& program, const Post& post)
   return flags ? &post.receives : nullptr;
 }
 
-// Of each buffer: the steps that write it.
+// Per buffer: the steps that write it.
 std::vector<std::vector<std::size_t>> writers_of(const Program& program) {
   std::vector<std::vector<std::size_t>> out(program.buffers.size());
   for (std::size_t i = 0; i < program.steps.size(); i++) {
@@ -39,7 +39,7 @@ std::vector<std::vector<std::size_t>> writers_of(const Program& program) {
   return out;
 }
 
-// The arena's buffers by the first step that touches them.
+// The arena's buffers, ordered by the first step that uses them.
 std::vector<const Buffer*> by_first_step(const Program& program) {
   std::vector<const Buffer*> out;
   for (const Buffer& b : program.buffers)
@@ -48,7 +48,7 @@ std::vector<const Buffer*> by_first_step(const Program& program) {
   return out;
 }
 
-// The first step before `end` at which memory of the buffer belongs to another one that comes after it; there is none: `end`.
+// The first step before `end` at which another, later buffer uses memory of this buffer; `end` if there is none.
 std::size_t used_again(const std::vector<const Buffer*>& arena, const Buffer& buffer, std::size_t end) {
   auto other = std::upper_bound(arena.begin(), arena.end(), buffer.last, [](int last, const Buffer* b) { return last < b->first; });
   for (; other != arena.end() && static_cast<std::size_t>((*other)->first) < end; ++other)
@@ -62,7 +62,7 @@ std::size_t used_again(const std::vector<const Buffer*>& arena, const Buffer& bu
 void settle(Program& program) {
   const std::size_t steps = program.steps.size(), middle = static_cast<std::size_t>(program.forward_steps),
                     sums = static_cast<std::size_t>(program.combine_begin);
-  std::vector<std::vector<std::size_t>> before(steps + 1);  // step -> what now comes before it
+  std::vector<std::vector<std::size_t>> before(steps + 1);  // step -> the steps that now come before it
   std::vector<bool> moves(steps, false);
   const std::vector<const Buffer*> arena = by_first_step(program);
   const std::vector<std::vector<std::size_t>> writers = writers_of(program);
@@ -80,14 +80,14 @@ void settle(Program& program) {
       const std::vector<std::size_t>& writes = at(writers, p.at.buffer);
       if (const auto next = std::upper_bound(writes.begin(), writes.end(), i); next != writes.end()) last = std::min(last, *next);
     }
-    for (const Chain& c : program.chains)  // whose steps stay together
+    for (const Chain& c : program.chains)  // the steps of a chain stay together
       if (static_cast<int>(last) > c.begin && static_cast<int>(last) < c.end) last = static_cast<std::size_t>(c.begin);
     moves[post] = moves[i] = true;
     before[last].insert(before[last].end(), {post, i});
   }
   std::vector<ProgramStep> out;
   std::vector<int> now(steps + 1, static_cast<int>(steps)),
-      begin = now;  // where a step has gone; where a part that began with it begins
+      begin = now;  // the step's new position; the new begin of a part that began with it
   auto take = [&](std::size_t i) {
     now[i] = static_cast<int>(out.size());
     out.push_back(std::move(program.steps[i]));

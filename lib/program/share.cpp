@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks of one host read each other's memory. A message between them becomes a flag: the sender's block stays where it is, the
-// reader's kernels read it in place and acknowledge it, and its memory is used again when all readers have. A tensor that several
-// of them read completely is stored once, in the arena of its home: each writes its part there when the home has granted that its
-// memory is free, which it is again when all have acknowledged their last read. Of an exchange that also leaves the host the flags
-// become an exchange of their own, so that its messages can overlap with kernels.
+// reader's kernels read it in place and acknowledge it, and its memory is used again when all readers have done so. A tensor that
+// several of these ranks read completely is stored once, in the arena of its home: each rank writes its part there after the home
+// has granted that the memory is free, which it is again when all have acknowledged their last read. If an exchange also has
+// messages to other hosts, its flags become a separate exchange, so that the messages can overlap with kernels.
 //
-// No rank waits in a circle: order the points of all Programs by (pass, exchange of that pass, end of that pass). Every wait is for
-// something that its rank does at an earlier point: data for its post, a grant for the first pass that writes the tensor, an
-// acknowledgement (awaited one exchange later at the earliest) for the exchange or for the end of the last pass that reads.
+// Ranks do not wait in a cycle: order the points of all Programs by (pass, exchange of that pass, end of that pass). Every wait is
+// for something that the other rank does at an earlier point: data for its post, a grant for the first pass that writes the tensor,
+// an acknowledgement (awaited one exchange later at the earliest) for the exchange or for the end of the last pass that reads.
 #include <motley/error.h>
 
 #include <algorithm>
@@ -63,7 +63,7 @@ class Sharer {
     draft_.program.exchange_names.push_back(name);
     return static_cast<int>(draft_.moved.size()) - 1;
   }
-  // All ranks number the flags of all: first those of messages, then those of tensors that some rank shares.
+  // All ranks number the flags of all ranks: first those of messages, then those of tensors that some ranks share.
   void number() {
     const auto exchanges = static_cast<int>(draft_.moved.size());
     for (int e = 0; e < exchanges; e++) {
@@ -169,7 +169,7 @@ class Sharer {
         int& count = counts[post.receives[k].peer];
         read_in_place(post.receives[k], step.received[k], shared(step.received[k]), flags, count++);
       }
-    auto others_read = [&](const Piece& p) {  // a message may come while a peer still reads what is there
+    auto others_read = [&](const Piece& p) {  // a message may arrive while a peer still reads its place
       return !p.window && std::any_of(shown_.begin(), shown_.end(), [&](const auto& shown) {
         return std::any_of(shown.second.begin(), shown.second.end(), [&](const Piece& s) { return s.at.buffer == p.at.buffer; });
       });
@@ -188,13 +188,13 @@ class Sharer {
     if (has_part(on_host)) draft_.add(std::move(on_host));
   }
 
-  // The exchange that has the flags of this one.
+  // The exchange that has the flags of this exchange.
   int flags_of(int exchange) const {
     const auto found = flags_of_.find(exchange);
     return found == flags_of_.end() ? exchange : found->second;
   }
 
-  // A peer reads this rank's arena; what is stored once for several ranks follows rules of its own.
+  // A peer reads this rank's arena; tensors that are stored once for several ranks are treated separately.
   void show(Piece& piece, const Payload& holds, bool shared, int exchange) {
     const auto& [t, box] = holds;
     piece.window = true;
@@ -225,7 +225,7 @@ class Sharer {
       return;
     }
     int buffer = piece.at.buffer;
-    if (!draft_.received.contains(buffer)) {  // it would have come straight to where kernels read it
+    if (!draft_.received.contains(buffer)) {  // a message would have arrived directly where kernels read it
       const View from = draft_.fresh_view("", t, box);
       View to = from;
       to.buffer = buffer;
@@ -253,8 +253,8 @@ class Sharer {
     settled_ = draft_.steps.size();
   }
 
-  // An update, or the next micro-batch, writes what others read; the update alone what they read in all micro-batches. First each
-  // rank says that it has read, then it waits for others to say so.
+  // An update, or the next micro-batch, writes what other ranks read; only the update writes what they read in all micro-batches.
+  // Each rank first says that it has read, then waits until others have said so.
   void end_micro_batches() {
     draft_.turn = plan_.sum_turn();
     await_acknowledgements();
@@ -266,7 +266,7 @@ class Sharer {
     await_acknowledgements();
   }
 
-  // What would have been packed for a message of a tensor that is stored once.
+  // Drops packing for messages of a tensor that is stored once.
   void drop_unused_packs() {
     if (packs_.empty()) return;
     for (const DraftStep& step : draft_.steps) {
@@ -280,10 +280,10 @@ class Sharer {
     });
   }
 
-  // After this rank's last read of what an exchange showed it.
+  // Acknowledges what an exchange showed to this rank, after its last read of that.
   void acknowledge() {
     if (to_acknowledge_.empty()) return;
-    std::vector<std::size_t> last(draft_.program.buffers.size(), 0);  // per buffer: the last step that touches it
+    std::vector<std::size_t> last(draft_.program.buffers.size(), 0);  // per buffer: the last step that uses it
     for (std::size_t s = 0; s < draft_.steps.size(); s++) {
       if (const auto* run = std::get_if<RunKernel>(&draft_.steps[s].what))
         for (const Place& p : run->operands) at(last, p.buffer) = s;
@@ -311,18 +311,18 @@ class Sharer {
   Draft& draft_;
   const LocalPlan& plan_;
   int rank_;
-  std::map<int, int> flags_of_{};      // exchange -> the one that has its flags: itself where nothing leaves the host
-  std::map<int, int> acknowledged_{};  // flags -> the exchange by which the readers say that they have read
-  std::set<int> posted_{};             // exchanges in which this rank has a part
+  std::map<int, int> flags_of_{};      // exchange -> the exchange with its flags: itself if no message leaves the host
+  std::map<int, int> acknowledged_{};  // flags -> the exchange by which readers acknowledge
+  std::set<int> posted_{};             // exchanges of which this rank is a part
   std::map<int, Flags> shared_{};      // per tensor that this rank shares
-  std::set<int> stored_once_{};        // their buffers
-  std::map<int, int> not_granted_{};   // such a buffer in a peer's memory -> what to wait for before it is written
+  std::set<int> stored_once_{};        // the buffers of these tensors
+  std::map<int, int> not_granted_{};   // such a buffer in a peer's memory -> exchange to wait for before it is written
   std::map<int, std::vector<Piece>> showing_{}, to_acknowledge_{};  // per exchange
-  std::vector<std::pair<int, std::vector<Piece>>> shown_{};         // what peers may still read: acknowledgement, pieces
-  std::map<int, std::vector<Piece>> to_acknowledge_once_{};         // both, of what is read in all micro-batches
+  std::vector<std::pair<int, std::vector<Piece>>> shown_{};         // what peers may still read: the acknowledging exchange, pieces
+  std::map<int, std::vector<Piece>> to_acknowledge_once_{};         // the same two for what is read in all micro-batches
   std::vector<std::pair<int, std::vector<Piece>>> shown_once_{};
-  std::vector<Unpack> unpacks_{};      // after the wait
-  std::set<int> packs_{}, dropped_{};  // buffers that shared tensors may not need
+  std::vector<Unpack> unpacks_{};      // to run after the wait
+  std::set<int> packs_{}, dropped_{};  // buffers that may not be needed for shared tensors
   std::size_t settled_ = 0;            // the step after the last wait for others' reads
 };
 

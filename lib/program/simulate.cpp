@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// All ranks' Programs in virtual time: a kernel takes its profiled seconds, less while other ranks of its host rest; a message
-// travels from when both ends have posted it, while kernels run too; a rank receives one message after another. What a CPU's cores
-// do to receive a message they do between kernels, whenever it came. What a peer of the same host has written is read in place:
-// that makes the next kernel longer by the link's in_place seconds. Before the update all ranks agree
-// that it shall be: on the loss, which travels while gradients are computed, and on the gradients' norm where they are clipped; and
-// once more on the norms of what moves, where the optimizer has a direction.
+// All ranks' Programs in virtual time: a kernel takes its profiled seconds, less while other ranks of its host are idle; a message
+// is in flight from when both ends have posted it, also while kernels run; a rank receives one message after another. What a CPU's
+// cores do to receive a message they do between kernels, whenever it arrived. What a peer of the same host has written is read in
+// place: that makes the next kernel longer by the link's in_place seconds. Before the update all ranks agree to run it: on the
+// loss, which is sent while gradients are computed, and on the gradients' norm if they are clipped; and once more on the norms of
+// parameters and directions, if the optimizer has a direction.
 #include <motley/error.h>
 #include <motley/program.h>
 
@@ -18,7 +18,8 @@ namespace motley {
 
 namespace {
 
-// A CPU's cores take in so much, polling between kernels: 8.4 MB in 5.5 ms by TCP (bench/overlap). Not measured by profiles.
+// Bytes per second that a CPU's cores receive, polling between kernels: 8.4 MB in 5.5 ms by TCP (bench/overlap). Not measured by
+// profiles.
 constexpr double kTakenInPerSecond = 1.5e9;
 constexpr Index kAgreementBytes = 256;  // of a control message
 
@@ -34,7 +35,7 @@ class Simulator {
         ends_(static_cast<std::size_t>(options.steps), 0) {
     out_.busy_seconds.assign(programs.size(), 0);
     out_.waiting_seconds.assign(programs.size(), 0);
-    for (std::size_t r = 0; r < programs.size(); r++) {  // small messages between every two ranks
+    for (std::size_t r = 0; r < programs.size(); r++) {  // small messages between each pair of ranks
       double seconds = 0;
       for (std::size_t q = 0; q < programs.size(); q++)
         if (q != r) seconds += profile.wire_seconds(static_cast<int>(q), static_cast<int>(r), kAgreementBytes).seconds;
@@ -71,23 +72,23 @@ class Simulator {
     Doing doing = Doing::next;
     std::size_t sent = 0, agreed = 0;         // of the step's meetings: the verdict on the update, the norms of what moves
     double begin = 0, busy = 0, waiting = 0;  // of the last step: when it began; seconds before it
-    double to_read = 0;                       // in place, by the next kernel: profiled seconds
-    double left = 0;                          // computing: profiled seconds; arriving: seconds
+    double to_read = 0;                       // profiled seconds of reading in place, added to the next kernel
+    double left = 0;                          // while computing: profiled seconds; while messages arrive: seconds
     double line = 0;                          // when all messages so far will have arrived at the host
-    double down = 0, up = 0;                  // when all copies from and to the device's own memory will be done
-    double since = 0;                         // when the step before ended
+    double down = 0, up = 0;                  // when all copies from and to the device's memory will be done
+    double since = 0;                         // when the previous step ended
   };
   struct Posted {
     const Post* post = nullptr;
-    std::vector<double> copied{};  // per send: when the host has it
+    std::vector<double> copied{};  // per send: when the host has the data
   };
 
-  struct Verdict {         // of one meeting
-    std::size_t sent = 0;  // ranks that have sent what the others wait for
-    double last = 0;       // when the last one did
+  struct Verdict {         // of one meeting of all ranks
+    std::size_t sent = 0;  // number of ranks that have sent what the others wait for
+    double last = 0;       // when the last of them did
   };
 
-  // Starts what this rank can start now; false: nothing.
+  // Starts the next work of this rank if possible; false: nothing can start.
   bool go_on(std::size_t r) {
     Rank& rank = ranks_[r];
     if (rank.doing != Doing::next && rank.doing != Doing::blocked && rank.doing != Doing::meeting) return false;
@@ -105,7 +106,7 @@ class Simulator {
       return true;
     }
     if (const auto* post = std::get_if<Post>(&what)) {
-      // The readers of a window say so before they wait for their own readers in the same exchange.
+      // The readers of a window acknowledge before they wait for their own readers in the same exchange.
       const int exchange = number_of(post->exchange, r);
       Posted& mine = posted_[{exchange, r}] = {post, {}};
       for (const Piece& piece : post->sends) {
@@ -172,30 +173,30 @@ class Simulator {
     return std::move(out_);
   }
 
-  // Of an exchange in the rank's step and micro-batch: each runs the same steps.
+  // The number of an exchange in the rank's current step and micro-batch: all ranks run the same steps.
   int number_of(int exchange, std::size_t r) const {
     const Rank& rank = ranks_[r];
     return exchange +
            (rank.step * programs_[r].micro_batches + rank.micro_batch) * static_cast<int>(programs_[r].exchange_names.size());
   }
-  // A rank without a part in the gradients has no micro-batches.
+  // A rank that computes no gradients has no micro-batches.
   bool is_last(std::size_t r) const {
     return programs_[r].combine_begin == 0 || ranks_[r].micro_batch + 1 == programs_[r].micro_batches;
   }
-  // Before the update of a training step, and before what moves by norms; a rank without work agrees too.
+  // Whether it is before the update of a training step, or before the part that needs the norms; a rank without work agrees too.
   bool agrees_here(std::size_t r) const {
     const Program& program = programs_[r];
     const std::size_t agreed = ranks_[r].agreed;
     return agrees_ && agreed < meetings_ &&
            ranks_[r].at == static_cast<std::size_t>(agreed == 0 ? program.update_begin : program.move_begin);
   }
-  // Does it know what the others wait for: the loss, or its part of the norms?
+  // Whether the rank knows what the others wait for: the loss, or its part of the norms.
   bool sends_here(std::size_t r) const {
     if (ranks_[r].sent > ranks_[r].agreed) return false;
     if (clips_ || ranks_[r].agreed > 0) return agrees_here(r);
     return is_last(r) && ranks_[r].at >= static_cast<std::size_t>(programs_[r].forward_steps);
   }
-  // True: all have come so far.
+  // True: all ranks have come to this meeting.
   bool meet(std::size_t r) {
     Rank& rank = ranks_[r];
     if (rank.doing != Doing::meeting) (rank.agreed == 0 ? out_.agreement : out_.norms)[r].begin = out_.step_seconds;
@@ -217,7 +218,7 @@ class Simulator {
     return seconds;
   }
 
-  // Both ends have posted it: its pieces, in one order on both.
+  // Both ends have posted the exchange: sends its pieces, in the same order on both.
   void travel(int exchange, std::size_t from, std::size_t to) {
     const Posted& sender = posted_.at({exchange, from});
     Rank& rank = ranks_[to];
@@ -233,7 +234,7 @@ class Simulator {
     }
   }
 
-  // Seconds that one profiled second lasts now: the profile was measured while all ranks of a host computed.
+  // Current seconds per profiled second: the profile was measured while all ranks of a host computed.
   double pace(std::size_t r) const {
     if (r >= profile_.devices.size()) return 1;
     const DeviceFacts& mine = profile_.devices[r];
@@ -295,11 +296,11 @@ class Simulator {
   std::vector<Rank> ranks_;
   const bool timeline_;
   std::map<std::pair<int, std::size_t>, Posted> posted_{};
-  std::map<std::pair<int, std::size_t>, double> arrived_{};  // the last message of an exchange, at a rank
+  std::map<std::pair<int, std::size_t>, double> arrived_{};  // arrival of the last message of an exchange, at a rank
   double agreement_seconds_ = 0;
   bool agrees_ = false, clips_ = false;
   const std::size_t meetings_;     // of a training step
-  std::vector<Verdict> verdicts_;  // by training step and meeting
+  std::vector<Verdict> verdicts_;  // by training step and meeting of all ranks
   std::vector<double> ends_;       // by training step: when the last rank ended it
   Simulated out_{};
 };

@@ -7,7 +7,7 @@
 
 namespace motley {
 
-// One piece is copied while the one before it travels. Both ends cut a message the same way.
+// One piece is copied while the previous one is sent. Both ends divide a message in the same way.
 void tile(Program& program, const PlanData& plan) {
   auto on_device = [&](int rank) { return at(plan.on_device, rank); };
   for (ProgramStep& step : program.steps) {

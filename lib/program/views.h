@@ -10,25 +10,25 @@
 
 namespace motley {
 
-// Part of a buffer: element of its first value, a stride and an extent per dim (of a tensor, or of whatever the reader names).
+// Part of a buffer: the element of its first value, and a stride and an extent per dim (of a tensor, or as the reader defines).
 struct View {
   int buffer = -1;
   Index element = 0;
   std::vector<Index> strides{}, extents{};
 };
 
-// The part `box` of a buffer whose box holds it.
+// The part `box` of a buffer whose own box contains it.
 View view_of(const Buffer& buffer, int id, const Box& box);
-View dense_view(int buffer, Format format, const std::vector<Index>& extents);  // from the buffer's first element on
+View dense_view(int buffer, Format format, const std::vector<Index>& extents);  // starting at the buffer's first element
 View part_of(const View& view, const Box& of, const Box& box);                  // `of` is what the view shows, `box` is in it
-bool is_dense(const View& view, Format format);                                 // in that order, without gaps
-// Over all the views' dims (which they share), the result's last.
+bool is_dense(const View& view, Format format);                                 // in the order of `format`, without gaps
+// A copy over all dims of the views (the same in both), the result's last dim innermost.
 KernelSpec copy_of(DType dtype, const View& from, const View& to);
 KernelSpec sum_of(DType dtype, const std::vector<View>& views);
-// The same for a map whose extent i is the dim dims[k][d] == i of view k: its operands' strides are taken from the views.
+// The same for a map whose extent i is dim d of view k where dims[k][d] == i: the operands' strides are taken from the views.
 void lay_along(KernelSpec& map, const std::vector<View>& views, const std::vector<std::vector<int>>& dims);
 
-// Calls visit(buffer) for what a step reads and writes. A Wait touches what its Post does.
+// Calls visit(buffer) for each buffer that a step reads or writes. A Wait uses the buffers of its Post.
 template <class F>
 void for_buffers(const Post& post, F visit) {
   for (const auto* pieces : {&post.sends, &post.receives})
@@ -56,7 +56,7 @@ void for_each_index(const Box& box, F visit) {
 }
 // Row-major position in the whole tensor.
 Index position_of(const Shape& shape, const std::vector<Index>& at);
-// Element after the view's first one; `box` is what the view shows.
+// Offset in elements from the view's first one; `box` is what the view shows.
 Index element_of(const View& view, const Box& box, const std::vector<Index>& at);
 
 }  // namespace motley

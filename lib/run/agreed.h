@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work that may fail on one rank alone. Collective: where it fails on some rank, all throw the worst one's error.
+// Work that may fail on a single rank. Collective: if it fails on some rank, all ranks throw the worst rank's error.
 #pragma once
 #include <motley/error.h>
 #include <motley/transport.h>
@@ -15,13 +15,13 @@
 
 namespace motley {
 
-// Thrown by all ranks at one point of the run, whichever of them it happened on: what they do together can go on after it.
+// Thrown by all ranks at the same point of the run, whichever rank the error happened on: they can continue together after it.
 class AgreedError : public UserError {
  public:
   using UserError::UserError;
 };
 
-// What the work throws. What is no error of motley's, as users' data sets throw it, is one of the data.
+// The error that the work throws. An exception that is not motley's, such as one of a user's data set, counts as a data error.
 template <class Work>
 std::optional<Error> error_of(Work&& work) {
   try {
@@ -54,7 +54,7 @@ void on_rank_0(Transport& transport, Work&& work) {
   });
 }
 
-// The text that rank 0 makes.
+// The text that rank 0 makes, on every rank.
 template <class Make>
 std::string from_rank_0(Transport& transport, Make&& make) {
   std::string text;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Program meets a device: kernels are compiled, memory is taken, steps get addresses.
+// Binds a Program to a device: kernels are compiled, memory is allocated, steps get addresses.
 #include <motley/error.h>
 
 #include <algorithm>
@@ -48,7 +48,7 @@ void Executor::Bound::take_memory() {
   }
   workspace = memory.data() + arena;
   if (!program.windows) return;
-  if (device != nullptr) held = transport.allocate(std::max<std::size_t>(flags, 64));  // a device has no part but the flags
+  if (device != nullptr) held = transport.allocate(std::max<std::size_t>(flags, 64));  // with a device only the flags are shared
   peers = std::make_unique<PeerMemory>(program, transport, held, held.bytes.last(std::max<std::size_t>(flags, 64)).first(flags));
 }
 
@@ -70,7 +70,7 @@ void Executor::Bound::find_state() {
     if (id == program.scalars) {
       const double scalars[]{program.learning_rate, 1};
       std::memcpy(values.data(), scalars, sizeof scalars);
-      if (!program.step_scalars.code.empty()) {  // of the first step, which keeps nothing of an average
+      if (!program.step_scalars.code.empty()) {  // values for the first step, which keeps nothing of an average
         const std::vector<double> more = evaluate(program.step_scalars, {1});
         std::memcpy(values.data() + sizeof scalars, more.data(), more.size() * sizeof(double));
       }

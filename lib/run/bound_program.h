@@ -31,19 +31,19 @@ struct Executor::Bound {
     int exchange = 0;
     std::vector<Message> sends{}, receives{};
     const char* name = "";
-    bool signals = false;      // a post some of whose sends are read in place
-    bool flags_alone = false;  // a post that moves no bytes: its tens of nanoseconds count with the step after it
+    bool signals = false;      // a post with sends that are read in place
+    bool flags_alone = false;  // a post that moves no bytes: its tens of nanoseconds count as the next step's
     double seconds = 0;
     Index runs = 0;
-    Kernel* last = nullptr;                      // of a chain: the last block, `kernel` being each of the others
-    std::vector<Index> advance{};                // of a chain: bytes from a block to the next, by operand
-    std::unique_ptr<DeviceMemory::Mark> end{};   // on a device: after it in the compute queue
-    const DeviceMemory::Mark* before = nullptr;  // what it ran after
+    Kernel* last = nullptr;                      // of a chain: kernel of the last block; `kernel` is for each of the others
+    std::vector<Index> advance{};                // of a chain: bytes from one block to the next, by operand
+    std::unique_ptr<DeviceMemory::Mark> end{};   // on a device: set after the step in the compute queue
+    const DeviceMemory::Mark* before = nullptr;  // the mark of what it ran after
   };
   struct Fed {
     const FedBuffer* feed;
-    std::span<std::byte> staging;  // where the data is read to, row-major
-    Kernel* reorder = nullptr;     // none: read in place
+    std::span<std::byte> staging;  // where the data is first read to, row-major
+    Kernel* reorder = nullptr;     // none: the data is used in place
     std::vector<void*> operands{};
   };
 
@@ -51,33 +51,33 @@ struct Executor::Bound {
   Backend& backend;
   Transport& transport;
   State& state;
-  const std::string slot;  // of the State, which parameters are
+  const std::string slot;  // the State's slot that serves as the parameters
   DeviceMemory* const device = backend.device_memory();
   std::unordered_map<std::size_t, std::vector<std::pair<KernelSpec, std::unique_ptr<Kernel>>>> kernels{};
   std::vector<std::byte*> owned{};                   // by buffer: in the State
   std::map<int, std::shared_ptr<std::byte>> kept{};  // by buffer: Space::kept
   std::vector<Step> steps{};
   std::vector<const Chain*> chains{};   // by first step; null: none begins there
-  std::vector<double> chain_seconds{};  // of a chain that runs, by step
+  std::vector<double> chain_seconds{};  // of the running chain, by step
   std::vector<Fed> fed{};
-  HeldBytes held{};               // of the transport: what peers read
+  HeldBytes held{};               // allocated by the transport: what peers read
   std::span<std::byte> memory{};  // arena and workspace
   std::byte* workspace = nullptr;
-  std::unique_ptr<PeerMemory> peers{};  // where the Program has windows
+  std::unique_ptr<PeerMemory> peers{};  // set if the Program has windows
   bool partial = false;                 // the last run ended before the update
-  bool follows = false;  // what runs is a micro-batch after the first one: it has what that one received of parameters
-  bool in_run = false;   // an error has ended a run in the middle
+  bool follows = false;                 // a later micro-batch is running: it has the parameters that the first one received
+  bool in_run = false;                  // still set if an error ended a run in the middle
   std::vector<std::vector<std::byte>> staging{};
-  std::vector<DeviceMemory::Block> blocks{};  // on a device: what `memory` and the reordered feeds are in
+  std::vector<DeviceMemory::Block> blocks{};  // on a device: hold `memory` and the reordered feeds
   std::unique_ptr<StagedExchanges> staged{};  // on a device
   std::unique_ptr<DeviceMemory::Mark> start{};
-  DeviceMemory::Mark* last = nullptr;                     // set last in the compute queue
+  DeviceMemory::Mark* last = nullptr;                     // the last mark set in the compute queue
   std::vector<std::vector<Transport::Ticket>> tickets{};  // by exchange
   std::vector<int> pending{};                             // exchanges posted and not waited for
   std::function<void(const char*)> callback{};
   StepTrace* trace = nullptr;
 
-  // Messages that an error leaves unfinished go on reading and writing the buffers.
+  // Messages that an error leaves unfinished continue to read and write the buffers.
   ~Bound() {
     if (!in_run && pending.empty()) return;
     if (staged != nullptr) transport.keep(staged->pinned());
@@ -113,15 +113,15 @@ struct Executor::Bound {
   Ran run_to_end(std::size_t from);
   void share_ratios();  // collective: of the norms of parameters and of their directions
   void begin();
-  double run_chain(const Chain& chain, double begin);  // returns when it ended
-  double perform(Step& step);                          // returns the seconds of a wait in which this rank's own device was at work
+  double run_chain(const Chain& chain, double begin);  // returns its end time
+  double perform(Step& step);                          // returns the seconds of a wait in which this rank's device was working
   void progress();                                     // the pending exchanges
   void settle(std::size_t from, std::size_t to, double begin);
-  bool is_done(std::size_t i) const { return follows && program.steps[i].once; }  // by the first micro-batch
+  bool is_done(std::size_t i) const { return follows && program.steps[i].once; }  // already done by the first micro-batch
   void record(std::size_t i, double from, double to) {
     if (trace != nullptr) trace->program_step(i, from, to);
   }
-  // A buffer's bytes, where the host can read them: `room` takes a device's.
+  // A buffer's bytes where the host can read them; a device's bytes are copied to `room`.
   const std::byte* host_bytes(int buffer, std::vector<std::byte>& room) const;
   Ran run(std::size_t from, std::size_t to, const std::function<void(int)>& after = {});
 };

@@ -50,7 +50,7 @@ class Writer {
 
  private:
   enum class Side : int { measured, simulated };
-  struct Words {  // of an item, as JSON: what is the same in every step
+  struct Words {  // of an item, as JSON: the part that is the same in every step
     std::string name, category, args;
   };
 
@@ -91,7 +91,7 @@ class Writer {
     line(fmt::format(R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":"{}"}}}})", p, track, name));
   }
 
-  // Nanoseconds from the start: ends are rounded, not durations, so that neighbours neither overlap nor part.
+  // Nanoseconds from the start: ends are rounded, not durations, so that neighbours neither overlap nor leave gaps.
   long long ns(double seconds) const { return std::llround(1e9 * (seconds - start_)); }
   static std::string us(long long ns) {
     return fmt::format("{}{}.{:03}", ns < 0 ? "-" : "", std::abs(ns) / 1000, std::abs(ns) % 1000);
@@ -110,8 +110,8 @@ class Writer {
                        phase, p, kSteps, us(ns(at)), id, words_[item].name, step, words_[item].args));
   }
 
-  // One training step of a rank: its own event, with those of the Program inside; reading the inputs before it, the figures after
-  // it.
+  // One training step of a rank: an event for the step, with those of the Program inside it; reading the inputs before it, the
+  // exchange of figures after it.
   template <class At>
   void add_step(std::size_t r, Side side, int track, Index step, TraceSpan all, At&& at) {
     const RankTrace& rank = trace_.ranks[r];
@@ -139,7 +139,7 @@ class Writer {
 
   void add_simulated(std::size_t r) {
     const RankTrace& rank = trace_.ranks[r];
-    std::vector<double> free;  // per track: when its last step has ended
+    std::vector<double> free;  // per track: when its last step ended
     for (std::size_t k = 0; k < trace_.steps.size(); k++) {
       double begin = HUGE_VAL;
       for (const RankTrace& each : trace_.ranks) begin = std::min(begin, each.step(k).begin);
@@ -161,7 +161,7 @@ class Writer {
 
   const RunTrace& trace_;
   double start_ = 0;
-  std::vector<Words> words_{};  // of the rank at hand
+  std::vector<Words> words_{};  // of the current rank
   std::string out_{};
   std::size_t lines_ = 0;
 };

@@ -9,8 +9,8 @@ namespace motley {
 
 // Two processes per rank, "rank 0 measured" and "rank 0 simulated" (none without a profile); ts and dur in microseconds from the
 // first measured event. Simulated step k begins where the first rank begins measured step k; a simulated step that lasts longer
-// than the measured one goes on beside the next, on a track of its own. Exchanges by message, which travel while other steps run,
-// are asynchronous events from their post to the end of their wait; a device's kernels have a track of their own.
+// than the measured one continues beside the next one, on a separate track. Exchanges by message, which are in flight while other
+// steps run, are asynchronous events from their post to the end of their wait; a device's kernels have a separate track.
 std::string chrome_trace(const RunTrace& trace);
 
 }  // namespace motley

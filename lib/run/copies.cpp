@@ -20,7 +20,7 @@ Copies::Copies(const Plan& plan, const Program& program, const Executor& executo
   for (int p : data.passes.parameters) {
     const Format order = at(data.formats, p);
     const int main = at(program.main_buffer, p);
-    // A copy is whole before the last step that reads it, and its memory may serve another tensor after that.
+    // A copy is complete before the last step that reads it; after that its memory may be used for another tensor.
     const Buffer* const buffer = main < 0 ? nullptr : &at(program.buffers, main);
     const int last = buffer == nullptr || buffer->space == Space::state ? program.forward_steps : buffer->last;
     const int step = std::min(last, program.forward_steps) - 1;
@@ -55,7 +55,7 @@ void Copies::after_step(int step) {
 std::vector<CopyDifference> Copies::compare() {
   const int me = transport_.rank();
   struct Hashes {
-    std::vector<std::uint64_t> heard{}, read{};  // what that rank read of this one's; what this rank read of that one's
+    std::vector<std::uint64_t> heard{}, read{};  // hashes: by that rank of this one's boxes; the other way round
   };
   const auto memory = std::make_shared<std::map<int, Hashes>>();
   std::map<int, Hashes>& by_rank = *memory;
@@ -75,7 +75,7 @@ std::vector<CopyDifference> Copies::compare() {
   }
   messages.finish("comparing copies");
   std::vector<CopyDifference> mine;
-  std::map<std::pair<int, Box>, std::uint64_t> known;  // several readers are given the same box
+  std::map<std::pair<int, Box>, std::uint64_t> known;  // several readers receive the same box
   for (const auto& [rank, peer] : peers_)
     for (std::size_t i = 0; i < peer.given.size(); i++) {
       const Copy& copy = peer.given[i];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies of parameters, compared with their owners' bits.
+// Compares copies of parameters with their owners' bits.
 #pragma once
 #include <motley/executor.h>
 
@@ -9,30 +9,31 @@
 
 namespace motley {
 
-// A reader's copy of some box has other bits than its owner's values.
+// A reader's copy of some box whose bits differ from the owner's values.
 struct CopyDifference {
-  std::int32_t tensor = -1;  // of the plan's passes
+  std::int32_t tensor = -1;  // number among the plan's tensors
   std::int32_t owner = -1, reader = -1;
   auto operator<=>(const CopyDifference&) const = default;
 };
 
-// Reader and owner each hash (XXH3) the bytes of every box that one gives the other; the reader sends its hashes to the owner, 8
-// bytes per box: a rank sends at most 8 bytes per parameter and other rank. Three calls, of which every rank makes all:
+// Reader and owner each hash (XXH3) the bytes of every box that one sends to the other; the reader sends its hashes to the owner, 8
+// bytes per box: a rank sends at most 8 bytes per parameter and other rank. Three calls, which every rank makes:
 // Executor::run_forward with after_step, then compare() before the update.
 class Copies {
  public:
   Copies(const Plan& plan, const Program& program, const Executor& executor, Transport& transport);
-  // After each step of the forward half: hashes the copies that are whole now and whose memory may serve another tensor later.
+  // After each step of the forward half: hashes the copies that are complete now and whose memory may be used for another tensor
+  // later.
   void after_step(int step);
-  // Collective. What differs, on any rank: the same list on every rank, in the plan's order.
+  // Collective. The differences on all ranks: the same list on every rank, in the plan's order.
   std::vector<CopyDifference> compare();
-  Index bytes_sent() const { return bytes_sent_; }  // by this rank in all compare() so far, the list apart
+  Index bytes_sent() const { return bytes_sent_; }  // by this rank in all compare() so far, without the list
 
  private:
   struct Copy {
-    int tensor = -1, buffer = -1;  // the owner's slice, or the reader's main buffer
+    int tensor = -1, buffer = -1;  // buffer: the owner's slice, or the reader's main buffer
     Box box{};
-    Format order = Format::plain;  // in which both hash it: that of the plan, in which both keep it
+    Format order = Format::plain;  // the order in which both hash it: that of the plan, in which both store it
   };
   struct Peer {
     std::vector<Copy> given{}, read{};  // to and from that rank (this one too: its own part, copied), in the plan's order
@@ -45,7 +46,7 @@ class Copies {
   Index bytes_sent_ = 0;
 };
 
-// Collective. Runs the forward half on what was fed last, which fills all copies, and compares them.
+// Collective. Runs the forward half on the inputs fed last, which fills all copies, and compares these.
 std::vector<CopyDifference> copies_differ(const Plan& plan, const Program& program, Executor& executor, Transport& transport);
 // `"conv2d_1.weight" on ranks 1, 2 (owned by rank 0), ...`
 std::string to_text(const std::vector<CopyDifference>& differences, const Plan& plan);

@@ -11,7 +11,7 @@ namespace motley {
 
 namespace {
 
-constexpr double kPollEvery = 20e-6;  // seconds: asking MPI over TCP what has come takes about one microsecond
+constexpr double kPollEvery = 20e-6;  // seconds: polling MPI over TCP takes about one microsecond
 
 }  // namespace
 
@@ -27,13 +27,13 @@ double Executor::Bound::perform(Step& s) {
   } else if (s.kind == Step::Kind::post) {
     auto& open = at(tickets, s.exchange);
     open.clear();
-    if (s.signals) peers->signal(s.exchange);  // first: others wait for it
+    if (s.signals) peers->signal(s.exchange);  // first: other ranks wait for it
     for (const Message& m : s.sends)
       if (!m.window) open.push_back(transport.send(m.peer, s.exchange, m.bytes));
     for (const Message& m : s.receives)
       open.push_back(m.window ? peers->await(s.exchange, m.peer, static_cast<Index>(m.bytes.size()))
                               : transport.receive(m.peer, s.exchange, m.bytes));
-    if (!open.empty()) pending.push_back(s.exchange);  // no one waits where flags alone were set
+    if (!open.empty()) pending.push_back(s.exchange);  // if only flags were set there is nothing to wait for
   } else {
     std::erase(pending, s.exchange);
     if (device != nullptr)
@@ -49,7 +49,7 @@ double Executor::Bound::perform(Step& s) {
   return own;
 }
 
-// Each kernel's seconds are those of all its blocks; where they are recorded they follow each other.
+// Each kernel's seconds are those of all its blocks; in the record kernels follow each other.
 double Executor::Bound::run_chain(const Chain& chain, double begin) {
   const std::span<Step> all =
       std::span(steps).subspan(static_cast<std::size_t>(chain.begin), static_cast<std::size_t>(chain.end - chain.begin));
@@ -79,7 +79,7 @@ double Executor::Bound::run_chain(const Chain& chain, double begin) {
 
 void Executor::Bound::progress() {
   if (device != nullptr) return staged->progress();
-  for (int e : pending) {  // one test that fails lets all messages move
+  for (int e : pending) {  // testing one unfinished message lets all messages progress
     auto& open = at(tickets, e);
     while (!open.empty()) {
       if (!transport.test(open.back())) return;
@@ -88,8 +88,8 @@ void Executor::Bound::progress() {
   }
 }
 
-// Until the device has done all it was given; then its kernels' seconds are known. Its queue was empty at `begin`, the start mark;
-// each step's mark counts from the one before, so that their seconds add up to when a kernel ran.
+// Waits until the device has done everything enqueued, which makes its kernels' seconds known. The queue was empty at `begin`, the
+// start mark; each step's mark counts from the previous one, so that the sums give when a kernel ran.
 void Executor::Bound::settle(std::size_t from, std::size_t to, double begin) {
   wait(transport, {}, "the device", [&] { return last->passed(); });
   double now = begin;
@@ -105,13 +105,13 @@ void Executor::Bound::settle(std::size_t from, std::size_t to, double begin) {
   }
 }
 
-// After a partial run peers may still read what it wrote: all ranks meet before it is written again.
+// After a partial run peers may still read what it wrote: all ranks synchronize before it is written again.
 void Executor::Bound::meet() {
   if (peers != nullptr && partial) static_cast<void>(transport.gather_all({}));
   partial = false;
 }
 
-// Before the forward half.
+// Called before the forward half.
 void Executor::Bound::begin() {
   meet();
   if (peers != nullptr) peers->next_run();
@@ -172,7 +172,7 @@ Ran Executor::Bound::run(std::size_t from, std::size_t to, const std::function<v
   return out;
 }
 
-// With the ranks' meeting between the norms and what they scale.
+// Includes the ranks' meeting between the norms and the values scaled by them.
 Ran Executor::Bound::run_to_end(std::size_t from) {
   if (!program.directs) return run(from, steps.size());
   const auto move = static_cast<std::size_t>(program.move_begin);
@@ -222,7 +222,7 @@ Ran Executor::run_forward(const std::function<void(int)>& after) {
 }
 Ran Executor::run_backward() {
   const Program& program = bound_->program;
-  bound_->partial = program.micro_batches == 1;  // else the next may come (lib/program/settle.cpp)
+  bound_->partial = program.micro_batches == 1;  // else another micro-batch may follow (lib/program/settle.cpp)
   const Ran out = bound_->run(static_cast<std::size_t>(program.forward_steps), static_cast<std::size_t>(program.combine_begin));
   bound_->follows = program.micro_batches > 1;
   return out;

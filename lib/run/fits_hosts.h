@@ -6,14 +6,14 @@
 
 namespace motley {
 
-// Whether a Program's parameters and slots are still to be made.
+// Whether a Program's parameters and slots have yet to be allocated.
 enum class Parameters : std::uint8_t { to_be_made, there };
 
-// Bytes that it will take, without kernels' workspaces.
+// Bytes that the Program will take, without kernels' workspaces.
 Index bytes_of(const Program& program, Parameters parameters);
 
-// Collective, before anyone allocates: the same Program, where what all ranks of each host take fits into its memory together. A
-// device with memory of its own takes none of it. DeviceError on all ranks.
+// Collective, before any rank allocates: returns the same Program if what all ranks of each host take together fits into the host's
+// memory. What a device with separate memory holds does not count. DeviceError on all ranks.
 Program fits_hosts(Transport& transport, const Plan& plan, Program program, Parameters parameters = Parameters::to_be_made);
 
 }  // namespace motley

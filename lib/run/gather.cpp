@@ -16,7 +16,7 @@ namespace motley {
 
 namespace {
 
-// Dims' ranges, then doubles.
+// The dims' ranges, then the values as doubles.
 void pack(const BoxValues& from, std::vector<std::byte>& bytes) {
   auto put = [&](const void* data, std::size_t size) {
     const auto* p = static_cast<const std::byte*>(data);
@@ -47,7 +47,7 @@ void unpack(std::span<const std::byte> bytes, const Shape& shape, std::vector<do
   }
 }
 
-// seen: by how many ranks each element is given.
+// seen: number of ranks that give each element.
 std::vector<double> put_together(const Shape& shape, const std::vector<BoxValues>& mine, Transport& transport,
                                  std::vector<int>& seen) {
   std::vector<std::byte> bytes;

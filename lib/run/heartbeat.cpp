@@ -17,9 +17,9 @@ namespace motley {
 
 namespace {
 
-constexpr int kSaidMs = 200;  // for mpiexec to pass stderr on: it drops what it has not read when it ends a job (MPICH 4.0)
+constexpr int kSaidMs = 200;  // time for mpiexec to pass stderr on: when it ends a job it drops what it has not read (MPICH 4.0)
 
-// To stderr, unless its reader has stopped: this thread does not wait, else its rank would be taken for a hung one.
+// Writes to stderr unless its reader has stopped: this thread must not wait, else its rank would be taken for a hung one.
 void say(const std::string& text) {
   const std::string line = "motley: " + text + "\n";
   pollfd file{STDERR_FILENO, POLLOUT, 0};
@@ -29,7 +29,7 @@ void say(const std::string& text) {
 
 void wake(int fd) {
   const std::uint64_t one = 1;
-  if (::write(fd, &one, sizeof one) < 0) return;  // full: it is awake
+  if (::write(fd, &one, sizeof one) < 0) return;  // full: the thread is awake anyway
 }
 
 }  // namespace
@@ -37,7 +37,7 @@ void wake(int fd) {
 Heartbeat::Heartbeat(RecordWriter& record, Limits limits, Voice voice)
     : record_(record), limits_(limits), voice_(voice), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (wake_ < 0) throw InternalError(std::string("eventfd: ") + std::strerror(errno));
-  // Signals are the main thread's.
+  // Signals are handled by the main thread.
   sigset_t all, before;
   sigfillset(&all);
   if (pthread_sigmask(SIG_SETMASK, &all, &before) != 0) throw InternalError("pthread_sigmask failed");
@@ -68,13 +68,13 @@ void Heartbeat::run() {
   auto next = Clock::now();
   while (!over_) {
     next += std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(kBeatSeconds));
-    next = std::max(next, Clock::now());  // late beats are not made up for
+    next = std::max(next, Clock::now());  // missed beats are not repeated
     for (double left = 0; !over_ && (left = std::chrono::duration<double>(next - Clock::now()).count()) > 0;) pause(left);
     if (!over_) act();
   }
 }
 
-// Until then, or until something has come.
+// Waits until then, or until something has arrived.
 void Heartbeat::pause(double seconds) {
   std::vector<pollfd> files{{wake_, POLLIN, 0}};
   {
@@ -113,7 +113,7 @@ void Heartbeat::act() {
   }
   const Record mine = record_.now();
   if (mine.agreed < 0) return;
-  // A rank that is stopped in there would be left alone with mpiexec: those who see it stay until it is named.
+  // A rank that is stopped in MPI_Finalize would be left alone with mpiexec: the ranks that notice it stay until it is named.
   if (++agreed_beats_ < beats_in(limits_.end_seconds) || !quiet) return;
   say("note: MPI_Finalize of " + who(mine) + " has not returned; the run was over, this rank exits with the agreed exit code " +
       std::to_string(mine.agreed));

@@ -9,19 +9,19 @@
 
 namespace motley {
 
-// A thread that beats in this rank's record and watches others. One that sees a hung rank writes the reason into its own record and
-// leaves by _exit(86), without an MPI call and without the rank's main thread. A rank whose MPI_Finalize does not come back leaves
-// with the code that all have agreed on.
+// A thread that beats in this rank's record and watches other ranks. A heartbeat that sees a hung rank writes the reason into its
+// own record and leaves by _exit(86), without an MPI call and without the rank's main thread. A rank whose MPI_Finalize does not
+// return leaves with the code that all ranks have agreed on.
 class Heartbeat {
  public:
-  // speaks: on stderr too (there is no launcher that reads the records).
+  // speaks: also writes to stderr (there is no launcher that reads the records).
   enum class Voice : std::uint8_t { silent, speaks };
   Heartbeat(RecordWriter& record, Limits limits, Voice voice);
-  ~Heartbeat();  // the other hosts get this rank's last record
+  ~Heartbeat();  // sends this rank's last record to the other hosts
   Heartbeat(const Heartbeat&) = delete;
   Heartbeat& operator=(const Heartbeat&) = delete;
-  void watch(std::unique_ptr<HostWatch> others);  // from now on
-  // Ends this process with this code, its record written and the other hosts informed. Callable from a signal handler.
+  void watch(std::unique_ptr<HostWatch> others);  // starts watching these
+  // Ends this process with this code, after writing its record and informing the other hosts. Callable from a signal handler.
   void leave(int code);
 
  private:
@@ -32,12 +32,12 @@ class Heartbeat {
   RecordWriter& record_;
   Limits limits_;
   Voice voice_;
-  std::mutex mutex_;  // of others_
+  std::mutex mutex_;  // guards others_
   std::unique_ptr<HostWatch> others_{};
   std::atomic<bool> over_{false};
   std::atomic<int> leaves_{-1};
   int wake_ = -1;         // an eventfd
-  int agreed_beats_ = 0;  // since all agreed on the end
+  int agreed_beats_ = 0;  // since all ranks agreed on the end
   std::thread thread_;
 };
 

@@ -28,10 +28,10 @@ constexpr std::size_t kNumbers = offsetof(Record, host);
 
 struct Head {
   std::uint64_t token = 0;
-  std::uint32_t host = 0, bytes = 0;  // bytes: what follows
+  std::uint32_t host = 0, bytes = 0;  // bytes: size of what follows
 };
 
-// A child of fork() would keep a dead process's connections open: it closes them.
+// A child of fork() would keep a dead process's connections open, so it closes them.
 struct OpenLinks {
   std::mutex mutex{};  // held while the process forks
   std::vector<int> files{};
@@ -114,10 +114,10 @@ class Patience {
 
 void without_delay(int fd) {
   const int yes = 1;
-  static_cast<void>(setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes));  // later beats are no harm
+  static_cast<void>(setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes));  // without it later beats do no harm
 }
 
-// A connection under way; -1: none.
+// A socket that is connecting; -1: none.
 int socket_of(const HostAddress& address) {
   sockaddr_in plain{.sin_family = AF_INET, .sin_port = address.sin6_port, .sin_addr = {}, .sin_zero = {}};
   std::memcpy(&plain.sin_addr, &address.sin6_addr.s6_addr[12], sizeof plain.sin_addr);
@@ -131,7 +131,8 @@ int socket_of(const HostAddress& address) {
   return -1;
 }
 
-// Listens at a port that the system chooses, for both families where there are two. The port as it travels; 0: none.
+// Listens at a port that the system chooses, for both address families if there are two. Returns the port in network byte order; 0:
+// none.
 std::uint16_t listen_at(int fd, int family) {
   sockaddr_storage any{};
   any.ss_family = static_cast<sa_family_t>(family);
@@ -173,7 +174,7 @@ void HostLink::flush() {
     const ssize_t n = ::send(fd_, going_.data(), going_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOTCONN)) return;
-    if (n < 0) return;  // receive() sees that it is closed, after what has come before
+    if (n < 0) return;  // receive() notices that it is closed, after what has arrived before
     going_.erase(going_.begin(), going_.begin() + n);
   }
 }
@@ -262,7 +263,7 @@ std::vector<HostAddress> HostListener::addresses() const {
     address.sin6_family = AF_INET6;
     if (one->ifa_addr->sa_family == AF_INET6) {
       address.sin6_addr = reinterpret_cast<const sockaddr_in6*>(one->ifa_addr)->sin6_addr;
-      if (IN6_IS_ADDR_LINKLOCAL(&address.sin6_addr)) continue;  // means nothing without an interface of the other end
+      if (IN6_IS_ADDR_LINKLOCAL(&address.sin6_addr)) continue;  // useless without the other end's interface
     } else if (one->ifa_addr->sa_family == AF_INET) {
       address.sin6_addr.s6_addr[10] = address.sin6_addr.s6_addr[11] = 0xff;
       std::memcpy(&address.sin6_addr.s6_addr[12], &reinterpret_cast<const sockaddr_in*>(one->ifa_addr)->sin_addr, 4);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records between hosts that share no directory: one TCP connection from the first rank of each host to rank 0. No MPI call, so the
-// heartbeat's thread may use it; nothing here blocks longer than the patience it is given. A process that is killed closes its
-// connection: its end is known at once.
+// Sends records between hosts that share no directory: one TCP connection from the first rank of each host to rank 0. Makes no MPI
+// call, so that the heartbeat's thread may use it; nothing here blocks longer than the given patience. A process that is killed
+// closes its connection: its end is known at once.
 #pragma once
 #include <netinet/in.h>
 
@@ -14,26 +14,26 @@
 
 namespace motley {
 
-// An address of this host that others may reach, IPv4 as mapped IPv6.
+// An address of this host that other hosts may reach, IPv4 as mapped IPv6.
 using HostAddress = sockaddr_in6;
 
-// One connection. Frames: a head with the job's token, then the numbers of each record and its texts at their length (about 150
-// bytes a record).
+// One connection. A frame: a head with the job's token, then for each record its numbers and its texts at their actual length
+// (about 150 bytes a record).
 class HostLink {
  public:
   HostLink(int fd, std::uint64_t token) : fd_(fd), token_(token) {}
   ~HostLink() { close(); }
   HostLink(HostLink&& other) noexcept;
   HostLink& operator=(HostLink&& other) noexcept;
-  // Sends what the connection takes now. A frame that has not gone yet is finished first and this one left out: the next has newer
-  // records.
+  // Sends what the connection accepts now. If a previous frame is still unsent, that one is finished first and this one is left
+  // out: the next has newer records.
   void send(std::uint32_t host, std::span<const Record> records);
-  // The records of all frames that have come whole. A frame without the token or out of form closes the connection.
+  // The records of all frames that have arrived completely. A frame without the token or malformed closes the connection.
   std::vector<Record> receive();
   bool open() const { return fd_ >= 0; }
   int fd() const { return fd_; }
   void close();
-  std::int64_t heard_of() const { return host_; }  // the host in the other end's last frame; -1: none yet
+  std::int64_t heard_of() const { return host_; }  // the host in the other end's last frame; -1: no frame yet
 
  private:
   void flush();
@@ -44,23 +44,24 @@ class HostLink {
   std::vector<std::byte> going_{}, come_{};
 };
 
-// Where rank 0 is reached.
+// The address at which rank 0 is reached.
 class HostListener {
  public:
-  HostListener();  // a port that the system chooses; without one (no TCP here) there is no address
+  HostListener();  // listens at a port that the system chooses; otherwise (no TCP here) there is no address
   ~HostListener();
   HostListener(const HostListener&) = delete;
   HostListener& operator=(const HostListener&) = delete;
   std::vector<HostAddress> addresses() const;  // of all interfaces, loopback last; at most 16
-  // Until hosts 1 .. hosts - 1 have introduced themselves or the patience is over. By host; those that have not come are not open.
+  // Waits until hosts 1 .. hosts - 1 have introduced themselves or the patience is over. By host; links of hosts that have not are
+  // not open.
   std::vector<HostLink> accept(std::size_t hosts, std::uint64_t token, double patience_seconds);
 
  private:
   int fd_ = -1;
-  std::uint16_t port_ = 0;  // as it travels
+  std::uint16_t port_ = 0;  // in network byte order
 };
 
-// To the first of the addresses that answers with the token; not open: none did.
+// Connects to the first address that answers with the token; not open: none did.
 HostLink reach(std::span<const HostAddress> addresses, std::uint32_t host, std::uint64_t token, double patience_seconds);
 
 }  // namespace motley

@@ -16,8 +16,8 @@ namespace motley {
 
 namespace {
 
-constexpr double kLeast = 0.05;                                          // of the budget: each measurement gets so much
-constexpr int kMostRounds = 25, kMostScale = 3, kRunsOfThreeRounds = 8;  // with those that touch and warm
+constexpr double kLeast = 0.05;                                          // of the budget: the least for each measurement
+constexpr int kMostRounds = 25, kMostScale = 3, kRunsOfThreeRounds = 8;  // including those that touch and warm up
 constexpr std::size_t kMostAnchors = 8;
 
 bool has(const std::vector<KernelSpec>& list, const KernelSpec& spec) {
@@ -28,12 +28,13 @@ using Same = bool (*)(const KernelSpec&, const KernelSpec&);
 bool same_pass(const KernelSpec& a, const KernelSpec& b) {
   return a.op == b.op && a.pass == b.pass;
 }
-// A larger batch is as many times slower: what a kernel does once for its weights weighs as much beside what it does per sample.
+// A larger batch is as many times slower: what a kernel does once for its weights must have the same proportion to what it does per
+// sample.
 bool scale_alike(const KernelSpec& a, const KernelSpec& b) {
   return same_pass(a, b) && a.roles.p * a.roles.q == b.roles.p * b.roles.q;
 }
 
-// "device 0: drifting" of "device 0: drifting: one kernel's ...": of each kind the last is kept.
+// "device 0: drifting" for "device 0: drifting: one kernel's ...": the last note of each kind is kept.
 std::string kind_of_note(const std::string& note) {
   return note.starts_with("device ") ? note.substr(0, note.find(':', note.find(':') + 1)) : note;
 }
@@ -51,7 +52,7 @@ std::vector<std::size_t> largest_of(const std::vector<KernelSpec>& specs, Same s
   return out;
 }
 
-// Of their usual times then over now.
+// The ratio of the anchors' usual times then to those now.
 double speed_since(const Profile& profile, const std::vector<KernelSpec>& anchors, const Measurement& made) {
   std::vector<double> ratios;
   for (const KernelPoint& p : made.points)
@@ -74,7 +75,7 @@ void KernelTimer::say(const std::string& line) const {
   if (rt_.rank() == 0 && options_.progress) options_.progress(line);
 }
 
-// All ranks go on to a next round, or none.
+// A barrier by which all ranks go on to a next round, or none does.
 RoundBarrier KernelTimer::together() {
   return [this](Wish mine) { return static_cast<Wish>(agree(rt_.transport(), static_cast<int>(mine)).status); };
 }
@@ -91,7 +92,8 @@ Measurement KernelTimer::measured(const std::vector<KernelSpec>& specs, double b
   return measure_kernels(backend_, rt_.rank(), specs, o, together());
 }
 
-// Of those that take a two-hundredth of the budget at most. By flops: what took longest may just have been disturbed.
+// Of the kernels that take at most a two-hundredth of the budget. Chosen by flops: the one that took longest may just have been
+// disturbed.
 std::vector<KernelSpec> KernelTimer::own_largest(const Profile& profile) const {
   std::vector<KernelSpec> specs, out;
   for (const KernelPoint& p : profile.kernels())
@@ -101,7 +103,7 @@ std::vector<KernelSpec> KernelTimer::own_largest(const Profile& profile) const {
   return out;
 }
 
-// Kernels that were measured before, timed again beside new ones: what the machine's speed has done since.
+// Kernels that were measured before, timed again together with new ones: they show how the machine's speed has changed since.
 std::vector<KernelSpec> KernelTimer::anchors(const Profile& profile) const {
   std::vector<KernelSpec> out = own_largest(profile);
   if (out.size() > kMostAnchors) out.resize(kMostAnchors);
@@ -118,7 +120,7 @@ bool KernelTimer::measure(Profile& profile, const std::vector<KernelSpec>& specs
   for (const KernelSpec& a : again)
     if (!has(tried, a)) tried.push_back(a);
   Measurement made;
-  for (int scale = 0;;) {  // the batch by 4 to that power
+  for (int scale = 0;;) {  // the batch is divided by 4 to that power
     const double allowed =
         scale == kMostScale ? std::max(budget(), options_.budget_seconds) : budget();  // rather late than not at all
     made = measured(tried, allowed, kMostRounds);
@@ -155,7 +157,7 @@ void KernelTimer::refuse_budget() const {
                   std::to_string(static_cast<int>(std::ceil(*most))) + " s); raise --budget-seconds or use a smaller batch");
 }
 
-// The same kernels in the same way, all ranks at once and then each rank in turn.
+// Times the same kernels in the same way, on all ranks at once and then on each rank in turn.
 void KernelTimer::measure_alone(Profile& profile) {
   if (rt_.ranks() == 1) return;
   rt_.phase("measuring each rank alone");
@@ -168,7 +170,7 @@ void KernelTimer::measure_alone(Profile& profile) {
     for (const KernelPoint& p : made.points) sum += p.seconds.typical();
     return made.points.size() == specs.size() ? sum : 0;
   };
-  // Together, alone, together, alone: the machine's speed moves meanwhile.
+  // Together, alone, together, alone: the machine's speed changes in between.
   std::array<double, 2> shared{}, alone{};
   for (std::size_t turn = 0; turn < 2; turn++) {
     shared[turn] = seconds(together());
@@ -183,7 +185,7 @@ void KernelTimer::measure_alone(Profile& profile) {
   for (std::size_t r = 0; r < all.size(); r++) profile.devices[r].alone_over_shared = all[r];
 }
 
-// The largest kernel of each kind at the full batch gives the factor for all of that kind.
+// The largest kernel of each kind, timed at the full batch, gives the factor for all kernels of that kind.
 void KernelTimer::rescale(Measurement& made, const std::vector<KernelSpec>& full, const std::vector<KernelSpec>& smaller,
                           double budget) {
   auto seconds_of = [](const Measurement& m, const KernelSpec& s) {
@@ -196,7 +198,7 @@ void KernelTimer::rescale(Measurement& made, const std::vector<KernelSpec>& full
   double once = 0;
   for (std::size_t i : largest) {
     checks.push_back(full[i]);
-    const Index n = smaller[i].roles.n;  // 0: a fold
+    const Index n = smaller[i].roles.n;  // 0: a map
     once += seconds_of(made, smaller[i]) * (n > 0 ? static_cast<double>(full[i].roles.n) / static_cast<double>(n) : 1.0);
   }
   const Measurement whole = measured(checks, 1e6, kRunsOfThreeRounds * once <= budget ? 3 : 1);
@@ -210,7 +212,7 @@ void KernelTimer::rescale(Measurement& made, const std::vector<KernelSpec>& full
     for (KernelPoint p : made.points)
       if (p.spec == smaller[i]) {
         p.spec = full[i];
-        p.choices = 1;  // another batch may have another fastest one
+        p.choices = 1;  // another batch may have another fastest implementation
         multiply(p.seconds, factor);
         points.push_back(std::move(p));
         break;
@@ -219,7 +221,7 @@ void KernelTimer::rescale(Measurement& made, const std::vector<KernelSpec>& full
   made.points = std::move(points);
 }
 
-// Every rank gets every rank's points, in rank order.
+// Every rank receives every rank's points, in rank order.
 void KernelTimer::merge(Profile& profile, const Measurement& made) {
   Profile mine;
   mine.devices = profile.devices;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times kernels on all ranks at the same time, within a budget, and adds what they took to a profile.
+// Times kernels on all ranks at the same time, within a budget, and adds their times to a profile.
 #pragma once
 #include <motley/measure.h>
 
@@ -11,16 +11,16 @@
 
 namespace motley {
 
-// All but say() is collective.
+// All functions except say() are collective.
 class KernelTimer {
  public:
   KernelTimer(Runtime& rt, Backend& backend, const MeasureOptions& options) : rt_(rt), backend_(backend), options_(options) {}
 
-  // This rank's kernels, within this share of what is left of the budget: at a smaller batch where it takes that, checked at the
-  // full one. False: it does not fit.
+  // Times this rank's kernels within this share of the remaining budget: at a smaller batch if the full one does not fit, checked
+  // at the full one. False: it does not fit.
   bool measure(Profile& profile, const std::vector<KernelSpec>& specs, double share);
-  [[noreturn]] void refuse_budget() const;  // UserError, after measure() gave false
-  // How much faster a rank's kernels are while the others wait.
+  [[noreturn]] void refuse_budget() const;  // UserError, after measure() returned false
+  // Measures how much faster a rank's kernels are while the other ranks wait.
   void measure_alone(Profile& profile);
   void say(const std::string& line) const;  // rank 0's progress
 
@@ -39,7 +39,7 @@ class KernelTimer {
   Backend& backend_;
   const MeasureOptions& options_;
   const double start_ = seconds_now();
-  double needed_seconds_ = 0;  // for what did not fit
+  double needed_seconds_ = 0;  // for kernels that did not fit
 };
 
 }  // namespace motley

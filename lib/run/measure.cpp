@@ -22,7 +22,7 @@ namespace motley {
 
 namespace {
 
-// Shares of what is left of the budget.
+// Shares of the remaining budget.
 constexpr double kCandidates = 0.7, kOfPlan = 0.6, kChoices = 0.8;
 constexpr int kMostPlans = 5;
 
@@ -61,7 +61,7 @@ class Measurer {
     for (int round = 0; changed && round < kMostPlans; round++) {
       const std::vector<KernelSpec> missing = missing_choices(profile, plan_of(profile).data());
       if (!anywhere(missing) || !measure_more(profile, missing, kChoices)) break;
-      settle(profile, false, all_new);  // what was timed again may move the cuts, and other kernels run then
+      settle(profile, false, all_new);  // new times may move the cuts, and then other kernels run
     }
     if (all_new) timer_.measure_alone(profile);
     return changed;
@@ -99,8 +99,8 @@ class Measurer {
     return profile;
   }
 
-  // What the plan made from the profile runs besides, until it guesses no kernel: who reads the profile later makes the same plan
-  // and measures nothing. True: something was measured.
+  // Also measures what the plan made from the profile runs, until that plan needs no estimate for a kernel: a later reader of the
+  // profile makes the same plan and measures nothing. True: something was measured.
   bool settle(Profile& profile, bool near, bool interpolated) {
     for (int round = 0; round < kMostPlans; round++) {
       rt_.phase("planning what to measure");
@@ -112,7 +112,7 @@ class Measurer {
     return true;
   }
 
-  // Every rank's device and its link to the host; nothing else yet.
+  // Every rank's device and its link to the host; no kernels yet.
   Profile devices() {
     Profile mine;
     mine.devices = {facts_of(mesh_.device(rt_.rank()), backend_)};
@@ -120,7 +120,8 @@ class Measurer {
     return joined(rt_.transport(), mine);
   }
 
-  // Not measured, nor (but for `interpolated`) between measured ones; what this device cannot compute, and no point says so.
+  // Kernels that are not measured, nor (except for `interpolated`) between measured ones; or that this device cannot compute
+  // although no point says so.
   std::vector<KernelSpec> unknown(const Profile& profile, std::vector<KernelSpec> specs, bool interpolated) const {
     std::erase_if(specs, [&](const KernelSpec& s) {
       if (profile.supports(rt_.rank(), s) != backend_.supports(s)) return false;
@@ -135,8 +136,8 @@ class Measurer {
                                   [](const Variable& v) { return candidate_sizes(v.size, most_); }),
                    true);
   }
-  // What the plan made from the profile runs. A new profile: measured itself also where it is between measured sizes
-  // (interpolated), and the sizes around its cuts (near); some kernels have no granule, or cost more below one.
+  // Missing kernels that the plan made from the profile runs. For a new profile also those between measured sizes (interpolated),
+  // and the sizes around the plan's cuts (near): some kernels have no granule, or cost more below one.
   std::vector<KernelSpec> missing_of_plan(const Profile& profile, bool near_too, bool interpolated) {
     const Plan& plan = plan_of(profile);
     std::vector<KernelSpec> specs = kernels_of(plan.data(), rt_.rank());
@@ -156,8 +157,8 @@ class Measurer {
       if (std::find(different.begin(), different.end(), s) == different.end()) different.push_back(std::move(s));
     return different;
   }
-  // Kernels of the plan with the bias and activation that they take in, where this device has a choice that was not timed so; what
-  // is fused, and what it would be apart.
+  // Kernels of the plan with the bias and activation fused into them, if this device has a choice that was not timed with these;
+  // what is fused, and what it would be separately.
   std::vector<KernelSpec> missing_choices(const Profile& profile, const PlanData& plan) const {
     std::vector<KernelSpec> specs = kernels_as_run(plan, rt_.rank());
     std::erase_if(specs, [&](const KernelSpec& s) {
@@ -171,7 +172,7 @@ class Measurer {
     }
     return specs;
   }
-  // Of the profile as it is, once. Collective.
+  // The plan for the profile as it is, made once. Collective.
   const Plan& plan_of(const Profile& profile) {
     if (!plan_)
       plan_.emplace(

@@ -20,25 +20,25 @@ namespace motley {
 
 namespace {
 
-// For the links of all hosts together, while the other ranks wait.
+// For the links of all hosts together; the other ranks wait in that time.
 constexpr double kLinkPatienceSeconds = 5;
-// motley's launcher, where it runs on the host of a rank that died, knows which rank died first and ends the others within
+// If motley's launcher runs on the host of a rank that died, it knows which rank died first and ends the others within
 // milliseconds.
 constexpr double kLauncherSeconds = 1;
 
-// What makes ranks share files and process numbers; and how rank 0 is reached.
+// What determines whether ranks share files and process numbers; and how rank 0 is reached.
 struct Introduction {
   std::array<char, 40> machine{};
   std::array<char, 32> mounts{}, processes{};
   std::array<char, 64> name{};
-  std::uint64_t token = 0;  // from here on: rank 0's alone
+  std::uint64_t token = 0;  // from here on: only rank 0's values count
   std::uint32_t addresses = 0;
   std::array<HostAddress, 16> at{};
   bool same_host(const Introduction& o) const { return machine == o.machine && mounts == o.mounts && processes == o.processes; }
 };
 
 void read_link(const char* path, std::array<char, 32>& to) {
-  if (readlink(path, to.data(), to.size() - 1) < 0) to[0] = 0;  // no /proc: hosts are distinguished by the machine alone
+  if (readlink(path, to.data(), to.size() - 1) < 0) to[0] = 0;  // no /proc: hosts are distinguished only by the machine
 }
 
 Introduction introduction(const HostListener* listener) {
@@ -64,7 +64,7 @@ std::string text_of(const std::vector<std::byte>& bytes) {
 struct Hosts {
   std::vector<std::vector<int>> ranks{};  // by host, in order; host 0 is rank 0's
   std::vector<std::string> names{};
-  std::size_t mine = 0, slot = 0;  // this rank's host, its place there
+  std::size_t mine = 0, slot = 0;  // this rank's host, its position there
   const std::vector<int>& here() const { return ranks[mine]; }
 };
 
@@ -113,7 +113,7 @@ off_t slot_offset(std::size_t slot) {
   return static_cast<off_t>(slot * sizeof(Record));
 }
 
-// Collective. Why this job has no records, or nothing.
+// Collective. Returns why this job has no records, or nothing.
 std::string make_record(Transport& transport, const Hosts& hosts, OnWatch& watched, std::string& file) {
   const HostFile made(hosts.slot == 0);
   std::string why;
@@ -128,7 +128,7 @@ std::string make_record(Transport& transport, const Hosts& hosts, OnWatch& watch
       why = e.what();
       return;
     }
-    // Opened by this name again and again, also when the file has no name any more.
+    // Opened again by this name, also when the file no longer has a name.
     const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
     if (fd < 0) why = path + ": " + std::strerror(errno);
     file = "/proc/self/fd/" + std::to_string(fd);
@@ -143,11 +143,11 @@ std::string make_record(Transport& transport, const Hosts& hosts, OnWatch& watch
   return worst.text;
 }
 
-// Collective: by host whether rank 0 and its first rank are linked; this rank's ends of the links that are.
+// Collective: by host, whether rank 0 and the host's first rank are linked; and this rank's ends of these links.
 std::vector<bool> link_hosts(Transport& transport, const Hosts& hosts, HostListener* listener, const Introduction& zero,
                              std::vector<FarHost>& far) {
   const std::size_t count = hosts.ranks.size();
-  const double patience = std::min(kLinkPatienceSeconds, deadline_seconds() / 3);  // the others wait meanwhile
+  const double patience = std::min(kLinkPatienceSeconds, deadline_seconds() / 3);  // the others wait in this time
   std::vector<HostLink> links;                                                     // rank 0: by host
   std::vector<std::byte> mine;
   if (count > 1 && listener != nullptr) {
@@ -209,7 +209,7 @@ std::vector<bool> sight_of(const Hosts& hosts, const std::vector<bool>& linked, 
 }
 
 void say(const std::string& text) {
-  if (std::fputs(("motley: note: " + text + "\n").c_str(), stderr) < 0) return;  // no one listens
+  if (std::fputs(("motley: note: " + text + "\n").c_str(), stderr) < 0) return;  // nothing reads stderr
 }
 
 }  // namespace

@@ -8,7 +8,8 @@
 
 namespace motley {
 
-// Memory that begins with these bytes, of the host (64-byte aligned) or of the device. DeviceError, with the name: there is none.
+// Memory initialised with these bytes, on the host (64-byte aligned) or on the device. DeviceError, with the name: there is not
+// enough.
 std::shared_ptr<std::byte> memory_with(std::span<const std::byte> values, const std::string& name, DeviceMemory* device);
 
 }  // namespace motley

@@ -17,15 +17,15 @@ namespace motley {
 
 namespace {
 
-constexpr std::size_t kLine = 64;  // a flag has a cache line of its own
+constexpr std::size_t kLine = 64;  // a flag has a separate cache line
 
-// What a rank sends the others once: where in its memory its flags begin, and each of its window pieces.
+// What each rank sends the others once: where its flags, and each of its window pieces, begin in its memory.
 struct Shown {
   std::int32_t exchange = 0, to = 0;
   std::uint64_t offset = 0;
 };
 
-// Before a flag: on x86 a release store keeps no order with non-temporal stores, which a kernel may have used (about 10 ns).
+// Before setting a flag: on x86 a release store does not order non-temporal stores, which a kernel may have used (about 10 ns).
 void finish_stores() {
 #if defined(__x86_64__)
   _mm_sfence();
@@ -51,7 +51,7 @@ PeerMemory::PeerMemory(const Program& program, Transport& transport, const HeldB
       for (const Piece& p : post->sends) {
         const Buffer& b = at(program.buffers, p.at.buffer);
         const Index here =
-            b.space == Space::arena ? b.offset + p.at.element * static_cast<Index>(bytes_of(b.dtype)) : 0;  // 0: no one asks
+            b.space == Space::arena ? b.offset + p.at.element * static_cast<Index>(bytes_of(b.dtype)) : 0;  // 0: not used
         if (p.window) mine.push_back({post->exchange, p.peer, static_cast<std::uint64_t>(here)});
       }
   std::map<std::tuple<int, int, int>, std::byte*> shown;  // (from, exchange, piece)

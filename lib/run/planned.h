@@ -9,12 +9,12 @@
 
 namespace motley {
 
-// The plan that make() finds on rank 0, on every rank: its decisions are sent. A search compares sums of seconds, which differ in
-// their last bits from one kind of host to another. Collective. What make() throws all ranks throw; UserError: another step, or a
-// mesh with other axes or devices, on some rank.
+// The plan that make() finds on rank 0, on every rank: its decisions are sent. (A search compares sums of seconds, which differ in
+// their last bits from one kind of host to another.) Collective. An error of make() is thrown by all ranks; UserError: another
+// step, or a mesh with other axes or devices, on some rank.
 Plan planned(Transport& transport, const Step& step, const Mesh& mesh, const std::function<Plan()>& make);
 
-// Collective. UserError: the number is another one on some rank than on rank 0; what: has this rank, "another step".
+// Collective. UserError: the number on some rank differs from rank 0's; what: what this rank then has, "another step".
 void same_everywhere(Transport& transport, std::uint64_t number, const std::string& what);
 
 }  // namespace motley

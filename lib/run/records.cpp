@@ -19,7 +19,7 @@ static_assert(std::is_trivially_copyable_v<Record> && sizeof(Record) <= 4096, "a
 
 namespace {
 
-// Cuts at a character's first byte: no half characters.
+// Cuts at the first byte of a character, so that no character is cut in half.
 template <std::size_t N>
 void put_text(char (&to)[N], const std::string& text) {
   std::size_t length = std::min(text.size(), N - 1);
@@ -89,7 +89,7 @@ bool RecordWriter::put(Put when) {
     if (when == Put::now)
       writing.lock();
     else if (!writing.try_lock())
-      return true;  // who holds it sees changed_ after its write
+      return true;  // the thread that holds the lock sees changed_ after its write
     good = put_one();
     writing.unlock();
     const std::lock_guard lock(mutex_);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each rank says about itself: one record per rank in files that the ranks of its host (and the launcher) see, rewritten in
-// place by one pwrite. No MPI: it must still speak when messages do not arrive.
+// What each rank reports about itself: one record per rank in files that the ranks of its host (and the launcher) see, rewritten in
+// place by one pwrite. No MPI: records must work when messages do not arrive.
 #pragma once
 #include <motley/transport.h>
 #include <sys/types.h>
@@ -18,18 +18,18 @@ namespace motley {
 constexpr double kBeatSeconds = 0.25;
 
 struct Record {
-  std::uint64_t serial = 0;    // of this write, here and at the end: a reader that sees two looks again
+  std::uint64_t serial = 0;    // of this write, here and at the end: a reader that sees two different ones reads again
   std::uint64_t beat = 0;      // + 1 every kBeatSeconds
-  std::uint64_t exchange = 0;  // waits that are over
-  std::uint64_t moved = 0;     // messages that came in during long waits
+  std::uint64_t exchange = 0;  // number of completed waits
+  std::uint64_t moved = 0;     // messages that arrived during long waits
   std::int64_t bytes = 0;      // received
   std::int32_t rank = 0, pid = 0;
   std::int32_t code = -1;       // -1: has not ended
-  std::int32_t agreed = -1;     // the code that all ranks agreed to end with, from then on (MPI_Finalize may still be running)
+  std::int32_t agreed = -1;     // the code that all ranks agreed to end with, set from then on (MPI_Finalize may still be running)
   std::int32_t ready = 0;       // MPI has started
   std::int32_t waiting = 0;     // 0: computing
   std::int32_t waits_for = -1;  // a rank; -1: all
-  std::int32_t gave_up = 0;     // ended without the others, who wait for it and have to be ended
+  std::int32_t gave_up = 0;     // ended without the others, which wait for it and have to be ended
   std::int32_t blames = -1;     // ended with 86: the rank that hung or died; -1: several
   char host[64]{}, device[64]{}, phase[96]{}, what[96]{}, reason[1024]{};
   std::uint64_t serial_end = 0;
@@ -40,13 +40,13 @@ std::string who(const Record& record);
 
 std::filesystem::path record_path(const std::filesystem::path& directory, int rank);
 
-// Where a record is: a file of its own (the launcher's directory), or a slot of its host's file.
+// Where a record is stored: in a separate file (the launcher's directory), or in a slot of its host's file.
 struct RecordPlace {
   std::filesystem::path file{};
   off_t offset = 0;
 };
 
-// Reads one record again and again. Opens the file at the first read and keeps it open.
+// Reads one record repeatedly. Opens the file at the first read and keeps it open.
 class RecordReader {
  public:
   explicit RecordReader(RecordPlace place) : place_(std::move(place)) {}
@@ -54,15 +54,15 @@ class RecordReader {
   ~RecordReader();
   RecordReader(RecordReader&& other) noexcept;
   RecordReader& operator=(RecordReader&&) = delete;
-  std::optional<Record> read();  // nothing: not written yet
+  std::optional<Record> read();  // nothing: not yet written
 
  private:
   RecordPlace place_;
   int fd_ = -1;
 };
 
-// This rank's record. Its own threads may call anything at any time: who changes it never waits for another thread's write, but for
-// an end, which is in the file when the call returns.
+// This rank's record. Its threads may call anything at any time: a thread that changes the record never waits for another thread's
+// write, except for an end, which is in the file when the call returns.
 class RecordWriter : public WaitObserver {
  public:
   RecordWriter(const RecordPlace& place, int rank, const std::string& device);  // offset 0 makes the file. Error(io)
@@ -73,10 +73,10 @@ class RecordWriter : public WaitObserver {
   void ready();
   void phase(const std::string& text);
   void beat();
-  void agreed(int code, const std::string& reason);  // all ranks end with this code; nothing is left to do but MPI_Finalize
+  void agreed(int code, const std::string& reason);  // all ranks end with this code; only MPI_Finalize is left to do
   void ended(int code, const std::string& reason, int blames = -1);  // the first end is kept
-  void gave_up(int code, const std::string& reason);                 // an end that the others did not agree to
-  // Per rank whether a watch hears of it; set before the first wait. Waits for the others keep their deadline.
+  void gave_up(int code, const std::string& reason);                 // an end that the other ranks did not agree to
+  // Per rank whether a watch receives its records; set before the first wait. Waits for other ranks keep their deadline.
   void in_sight(std::vector<bool> ranks) { in_sight_ = std::move(ranks); }
   Record now();
   void waiting(const std::string& what, int from) override;
@@ -87,12 +87,12 @@ class RecordWriter : public WaitObserver {
   virtual bool write(const Record& record);  // one pwrite
 
  private:
-  enum class Put : std::uint8_t { soon, now };  // soon: a thread that is writing already writes this change after its own
-  bool put(Put when);  // false: it cannot be written. The beat then stands still, and the others act on that.
+  enum class Put : std::uint8_t { soon, now };  // soon: a thread that is already writing writes this change after its own
+  bool put(Put when);                           // false: it cannot be written. The beat then stops, and the others act on that.
   bool put_one();
   void end(int code, const std::string& reason, int blames, bool alone);
   std::mutex writing_;  // held while the file is written; taken before mutex_
-  std::mutex mutex_;    // of what follows; never held while the file is written
+  std::mutex mutex_;    // guards what follows; never held while the file is written
   Record record_;
   bool changed_ = false;  // since it was last written
   std::vector<bool> in_sight_{};

@@ -24,7 +24,7 @@ constexpr int kClockRounds = 16;
 constexpr std::size_t kFeed = static_cast<std::size_t>(TracePart::feed), kLoss = static_cast<std::size_t>(TracePart::loss),
                       kFigures = static_cast<std::size_t>(TracePart::figures);
 
-// Bytes per rank, by rank.
+// Bytes per rank, summed and ordered by rank.
 std::vector<TracePeer> sum_by_rank(const std::vector<TracePeer>& peers) {
   std::map<int, Index> bytes;
   for (const TracePeer& p : peers) bytes[p.rank] += p.bytes;
@@ -87,7 +87,7 @@ Recorded recorded_by(const StepTrace& trace) {
   return out;
 }
 
-// Every rank's, on rank 0, one rank after another: no other rank needs them.
+// Every rank's record, on rank 0, one rank after another: other ranks do not need it.
 std::vector<Recorded> collect(Recorded mine, Transport& transport) {
   struct Memory {  // of one rank's messages
     double time = 0;
@@ -123,7 +123,7 @@ std::vector<Recorded> collect(Recorded mine, Transport& transport) {
   for (int r = 1; r < transport.size(); r++) {
     const auto in = std::make_shared<Memory>();
     control::InFlight messages(transport, in);
-    double least = HUGE_VAL;  // its clock is read in the middle of the shortest round trip
+    double least = HUGE_VAL;  // the clock is taken to be read in the middle of the shortest round trip
     for (int k = 0; k < kClockRounds; k++) {
       const double before = seconds_now();
       send(messages, r, std::span(&in->time, 1));
@@ -142,7 +142,7 @@ std::vector<Recorded> collect(Recorded mine, Transport& transport) {
   return all;
 }
 
-// A rank with a longer Program holds fewer steps.
+// A rank with a longer Program keeps fewer steps.
 std::vector<Index> recorded_by_all(const std::vector<Recorded>& ranks) {
   std::vector<Index> common = ranks.front().steps;
   for (const Recorded& h : ranks) {
@@ -153,7 +153,7 @@ std::vector<Index> recorded_by_all(const std::vector<Recorded>& ranks) {
   return common;
 }
 
-// Reading the inputs and the figures take no time in virtual time.
+// Reading the inputs and exchanging the figures take no virtual time.
 void add_simulated(RunTrace& trace, const std::vector<Program>& programs, const Profile& profile) {
   const Simulated all = simulate(programs, profile, {.timeline = true, .steps = 2});
   trace.predicted_step_seconds = all.step_seconds;
@@ -163,7 +163,7 @@ void add_simulated(RunTrace& trace, const std::vector<Program>& programs, const 
     double begin = agreed.begin, end = agreed.end;
     for (std::size_t i = 0; i < all.timeline[r].size(); i++) {
       const TraceSpan& s = out.emplace_back(TraceSpan{all.timeline[r][i].begin, all.timeline[r][i].end});
-      if (!programs[r].steps[i].once) begin = std::min(begin, s.begin);  // as measured: of the last micro-batch
+      if (!programs[r].steps[i].once) begin = std::min(begin, s.begin);  // as measured: in the last micro-batch
       end = std::max(end, s.end);
     }
     if (programs[r].directs) {

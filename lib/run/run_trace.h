@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The last training steps of all ranks, measured beside simulated.
+// The last training steps of all ranks, measured and simulated.
 #pragma once
 #include <motley/plan.h>
 #include <motley/program.h>
@@ -24,23 +24,23 @@ struct TraceItem {
   Kind kind = Kind::kernel;
   std::string name{};   // of the pass ("conv2d_2 forward"), of the exchange, of the part
   std::string group{};  // "conv2d forward", "update", "copies", "reads in place", "waits", "posts", "agreements", "feed", ...
-  std::vector<TracePeer> peers{};  // kernel: whose memory it reads in place; post: to whom it sends; wait: from whom bytes come
+  std::vector<TracePeer> peers{};  // kernel: whose memory it reads in place; post: receivers; wait: senders
   int exchange = -1;               // of a post or wait
-  bool message = false;            // of a post or wait: some bytes travel while other steps may run
+  bool message = false;            // of a post or wait: it has bytes in flight while other steps may run
 };
 
-// In the order of the events of a StepTrace.
+// In the order of the events in a StepTrace.
 std::vector<TraceItem> trace_items(const Program& program);
 
 struct RankTrace {
   std::string device{};    // its name in the mesh
-  bool own_clock = false;  // kernels were timed by the device, which runs beside the host's waits and posts
+  bool own_clock = false;  // kernels were timed by the device, which runs in parallel with the host's waits and posts
   std::vector<TraceItem> items{};
-  std::vector<TraceSpan> measured{};  // step after step one per item; by rank 0's clock
+  std::vector<TraceSpan> measured{};  // for each step one per item; by rank 0's clock
   std::vector<TraceSpan>
       simulated{};  // one per item, in seconds from when the first rank begins the training step; empty: no profile
   TraceSpan at(std::size_t step, std::size_t item) const { return measured[step * items.size() + item]; }
-  // The training step as it is timed: from the inputs read to the figures' exchange.
+  // The timed part of the training step: from after reading the inputs to before exchanging the figures.
   TraceSpan step(std::size_t step) const { return timed(std::span(measured).subspan(step * items.size(), items.size())); }
   TraceSpan simulated_step() const { return timed(simulated); }
 
@@ -52,14 +52,14 @@ struct RankTrace {
 };
 
 struct RunTrace {
-  std::vector<Index> steps{};  // those that every rank's ring holds, by number
+  std::vector<Index> steps{};  // numbers of the steps that every rank's ring holds
   std::vector<RankTrace> ranks{};
   std::optional<double> predicted_step_seconds{};
   std::vector<std::string> notes{};
 };
 
-// Collective. On rank 0 every rank's trace, elsewhere nothing. `profile`: what the plan was made from; empty: nothing is simulated.
-// Clocks of other hosts are set by the shortest of some round trips.
+// Collective. Every rank's trace on rank 0, nothing on other ranks. `profile`: the profile that the plan was made from; empty:
+// nothing is simulated. Clocks of other hosts are adjusted by the shortest of several round trips.
 RunTrace gather_trace(const Plan& plan, const Profile& profile, const StepTrace& mine, Transport& transport);
 
 }  // namespace motley

@@ -26,31 +26,31 @@ namespace motley {
 
 namespace {
 
-// How long a failed rank waits for the others to fail too (all refuse the same config) before it ends them.
+// How long a failed rank waits for the others to fail too (all of them refuse the same config) before it ends them.
 constexpr double kPatienceSeconds = 0.5;
-// What was printed reaches mpiexec in this time: MPI_Abort drops what it has not read yet.
+// Time in which printed text reaches mpiexec: MPI_Abort drops what it has not yet read.
 constexpr auto kPrinted = std::chrono::milliseconds(200);
-// Two signals closer than this are one that came twice (from the terminal and from mpiexec).
+// Two signals closer than this are one that was delivered twice (by the terminal and by mpiexec).
 constexpr double kOneSignalSeconds = 0.5;
 
 std::atomic<bool> g_stop{false};
 std::atomic<double> g_stop_at{0};
 std::atomic<int> g_stops_at_once{0};
-std::atomic<Heartbeat*> g_heartbeat{nullptr};  // of this process, while it beats
+std::atomic<Heartbeat*> g_heartbeat{nullptr};  // this process's, while it beats
 
 double clock_seconds() {
   timespec t{};
   return clock_gettime(CLOCK_MONOTONIC, &t) == 0 ? static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec) : 0;
 }
 
-// Its heartbeat ends this process, so that the others learn that it did not die.
+// The heartbeat ends this process, so that the other ranks learn that it did not die.
 void stop_now() {
   Heartbeat* const heartbeat = g_heartbeat;
   if (heartbeat == nullptr) _exit(static_cast<int>(Exit::stopped));
   heartbeat->leave(static_cast<int>(Exit::stopped));
 }
 
-// The first asks the body to stop, the second ends the process; the first does where there is nothing to save.
+// The first signal requests the body to stop, the second ends the process; if there is nothing to save, the first does.
 void on_stop(int) {
   if (g_stops_at_once > 0) return stop_now();
   if (g_stop && clock_seconds() - g_stop_at > kOneSignalSeconds) return stop_now();
@@ -68,7 +68,7 @@ void handle(int signal, void (*handler)(int)) {
 void handle_signals() {
   handle(SIGTERM, on_stop);
   handle(SIGINT, on_stop);
-  // Errors of write() instead of death; SIGUSR1 is hydra's notice that another rank died.
+  // write() returns errors instead of killing the process; SIGUSR1 is hydra's notice that another rank died.
   for (int signal : {SIGPIPE, SIGXFSZ, SIGUSR1}) handle(signal, SIG_IGN);
 }
 
@@ -93,20 +93,20 @@ Ending guarded(const std::function<void()>& body) {
 }
 
 void say(const std::string& text) {
-  if (std::fputs((text + "\n").c_str(), stderr) < 0) return;  // no one listens
+  if (std::fputs((text + "\n").c_str(), stderr) < 0) return;  // nothing reads stderr
 }
 
 std::string named(const std::string& rank, const std::string& text) {
   return "[" + rank + "] " + text;
 }
 
-// The other hosts get this rank's last record.
+// Sends this rank's last record to the other hosts.
 void quit_watch(OnWatch& watched) {
   g_heartbeat = nullptr;
   watched.heartbeat.reset();
 }
 
-// Leaves, and ends the others: motley's launcher does that when it reads the record, else MPI (if it runs) or mpiexec.
+// Leaves, and ends the others: motley's launcher does so when it reads the record, else MPI (if it runs) or mpiexec does.
 [[noreturn]] void give_up(OnWatch& watched, const Start& start, const Ending& end) {
   if (watched.record) watched.record->gave_up(end.code, end.text);
   quit_watch(watched);
@@ -118,7 +118,7 @@ void quit_watch(OnWatch& watched) {
   _exit(end.code);
 }
 
-// A rank among others, once MPI runs: until all ranks have agreed how it ended.
+// The life of a rank among others, once MPI runs: until all ranks have agreed how it ended.
 Ending live(const MpiSession& session, OnWatch& watched, const Start& start, const Limits& limits,
             const std::function<void(Runtime&)>& body) {
   std::unique_ptr<Transport> transport = session.transport();
@@ -142,7 +142,7 @@ Ending live(const MpiSession& session, OnWatch& watched, const Start& start, con
     if (watched.record) watched.record->agreed(end.code, end.text);
     return end;
   }
-  // Not in order: MPI_Finalize would wait for the messages that are still under way.
+  // Not an orderly end: MPI_Finalize would wait for the messages that are still in flight.
   give_up(watched, start, end);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Apart from runtime.cpp: programs that open no device need no kernels.
+// Separate from runtime.cpp: programs that open no device need no kernels.
 #include <motley/runtime.h>
 
 #include <cstdlib>
@@ -18,7 +18,7 @@ Backend& Runtime::backend(const Mesh& mesh) {
   if (backend_) return *backend_;
   const Device& device = mesh.device(rank());
   kind_ = to_string(device.kind);
-  // The launcher's ranks are bound already, before their first thread.
+  // Ranks of the launcher were bound before their first thread started.
   if (std::getenv("MOTLEY_CORES") == nullptr && !device.cores.empty()) bind_to_cores(device.cores);
   const auto cores = static_cast<int>(allowed_cores().size());
   if (const int threads = driven(device).threads; threads > kMostThreadsPerCore * cores)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an update that moves along a direction must know of complete parameters: the norms of their values and directions, of which
-// each rank has its boxes'.
+// What an update along a direction must know about complete parameters: the norms of their values and directions, of which each
+// rank has only those of its boxes.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -19,7 +19,7 @@ struct Lengths {  // squared, of one box
 
 }  // namespace
 
-// Every rank adds all ranks' numbers in one order, so the ratios are the same bits on all.
+// Every rank adds all ranks' numbers in the same order, so the ratios have the same bits everywhere.
 void Executor::Bound::share_ratios() {
   std::vector<std::byte> room;
   const auto* lengths = reinterpret_cast<const double*>(host_bytes(program.lengths, room));

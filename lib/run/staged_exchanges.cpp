@@ -38,7 +38,7 @@ void StagedExchanges::add(int exchange, const std::vector<Message>& sends, const
   }
 }
 
-// The lowest gap among the exchanges that are under way at the same time.
+// Places each exchange in the lowest gap among the exchanges that are in flight at the same time.
 void StagedExchanges::allocate() {
   std::size_t all = 0;
   std::vector<const Exchange*> laid;
@@ -59,13 +59,13 @@ void StagedExchanges::allocate() {
 
 void StagedExchanges::post(int exchange) {
   Exchange& e = at(exchange);
-  // What the last exchange received may still be on its way out of the pinned memory. The copies run in order.
+  // Data of the last receive may still be copied out of the pinned memory. Copies run in order.
   if (last_upload_ != nullptr) motley::wait(transport_, {}, "copies to the device", [&] { return last_upload_->passed(); });
   e.front->set(Queue::compute);
   e.begun = false;
   e.sent = 0;
   open_.push_back(exchange);
-  if (direct_) return;  // what is received may be where kernels so far still read
+  if (direct_) return;  // receives may go to memory that earlier kernels still read
   e.front->hold(Queue::copy);
   for (Piece& p : e.receives) {
     p.ticket = transport_.receive(p.message.peer, exchange, {pinned(e, p), p.message.bytes.size()});
@@ -82,7 +82,7 @@ void StagedExchanges::take(const Exchange& e, Piece& piece) {
   if (!direct_) device_.copy(Queue::copy, piece.message.bytes.data(), pinned(e, piece), piece.message.bytes.size());
 }
 
-// After all kernels before it, from and to the device's memory.
+// After all kernels before it; from and to the device's memory.
 void StagedExchanges::begin(int exchange) {
   Exchange& e = at(exchange);
   for (Piece& p : e.receives) {
@@ -119,7 +119,7 @@ void StagedExchanges::progress() {
       if (p.open && transport_.test(p.ticket)) take(at(exchange), p);
 }
 
-// Others may wait for what this rank has posted and its device has not given yet.
+// Other ranks may wait for sends that this rank has posted and its device has not yet made.
 void StagedExchanges::finish(Transport::Ticket ticket, const std::string& name) {
   motley::wait(
       transport_, {&ticket, 1}, name, send_ready() ? std::function<bool()>{} : [this] { return send_ready(); });

@@ -26,7 +26,7 @@ int number(const std::string& text, int otherwise) {
   return error == std::errc{} && at == end ? value : otherwise;
 }
 
-// The socket to the process manager; a PMI_FD that was only inherited as text is not an open file.
+// Whether the socket to the process manager is open; a PMI_FD that was only inherited as text is not an open file.
 bool manager_listens() {
   const int fd = number(environment("PMI_FD"), -1);
   return (fd >= 0 && fcntl(fd, F_GETFD) >= 0) || !environment("PMI_PORT").empty();

@@ -18,8 +18,8 @@ namespace motley {
 
 namespace {
 
-// Elements contracted per output: of the pass that reads the layer's weight. Of a transposed convolution, as PyTorch has it, those
-// of its convolution.
+// Elements contracted per output, in the pass that reads the layer's weight. For a transposed convolution those of its convolution,
+// as in PyTorch.
 Index fan_in(const Passes& passes, int parameter) {
   const std::string& layer = at(passes.tensors, parameter).layer;
   for (const Pass& p : passes.passes) {
@@ -48,7 +48,7 @@ double initial_value(const StepTensor& t, std::uint64_t seed, Index global, Inde
   throw InternalError("an unknown initial value");
 }
 
-// each(global position in the complete tensor, value of the box)
+// each(global position in the complete tensor, value in the box)
 template <class Each>
 void for_each_value(const Buffer& as, const Shape& shape, std::byte* memory, Each&& each) {
   const View view = view_of(as, 0, as.box);
@@ -158,7 +158,7 @@ std::vector<Box> State::boxes(const std::string& name, const std::string& slot) 
   return out;
 }
 
-// value(box number, its place in the box, its place in the tensor)
+// value(box number, position in the box, position in the tensor)
 template <class Value>
 void State::overwrite_each(const std::string& name, const std::string& slot, Value&& value) {
   std::size_t box = 0;

@@ -16,23 +16,23 @@ struct TraceSpan {  // seconds of CLOCK_MONOTONIC (std::chrono::steady_clock), w
 };
 
 // What a training step does outside its Program: reading the inputs, the ranks' agreement on the loss (before the update), and
-// their exchange of figures at the end: those of the step before have come, this one's are sent.
+// their exchange of figures at the end: those of the previous step are received, this step's are sent.
 enum class TracePart : std::uint8_t { feed, loss, figures };
 constexpr std::size_t kTraceParts = 3;
 
 struct TraceLimits {
-  std::size_t steps = 100;          // the last so many training steps
-  std::size_t bytes = 4ULL << 20U;  // of events; one training step at least
+  std::size_t steps = 100;          // at most so many training steps, the last ones
+  std::size_t bytes = 4ULL << 20U;  // memory for events; at least one training step
 };
 
-// Those of a Program, and the ranks' meeting on norms, which comes between two of them, where it has one.
+// The steps of a Program, and one for the ranks' meeting on norms, which comes between two of them, if it has one.
 inline std::size_t recorded_steps(const Program& program) {
   return program.steps.size() + (program.directs ? 1 : 0);
 }
 
-// A ring of training steps. Each has one event per step of the Program (by its number; after them the meeting on norms) and then
+// A ring of training steps. Each has one event per step of the Program (by its number; after these the meeting on norms) and then
 // one per TracePart, so that an event is two numbers at a known place: its name, peers and bytes are the Program's. All memory is
-// taken here: recording is two stores.
+// allocated here: recording is two stores.
 class StepTrace {
  public:
   explicit StepTrace(std::size_t program_steps, const TraceLimits& limits = {})
@@ -43,17 +43,17 @@ class StepTrace {
   StepTrace(const StepTrace&) = delete;
   StepTrace& operator=(const StepTrace&) = delete;
 
-  void begin(Index step) {  // in the place of the oldest one
+  void begin(Index step) {  // replaces the oldest step
     kept_ = std::min(kept_, capacity_ - 1);
     numbers_[at_] = step;
     row_ = spans_.data() + at_ * events_;
   }
-  void end() {  // all its events are there; without it the step does not count
+  void end() {  // all events of the step are recorded; without this call the step does not count
     at_ = (at_ + 1) % capacity_;
     kept_++;
     row_ = nullptr;
   }
-  bool open() const { return row_ != nullptr; }  // between begin() and end(); nothing is recorded outside
+  bool open() const { return row_ != nullptr; }  // between begin() and end(); outside nothing is recorded
   void program_step(std::size_t i, double begin, double end) {
     if (open()) row_[i] = {begin, end};
   }
@@ -63,7 +63,7 @@ class StepTrace {
 
   std::size_t events() const { return events_; }      // of a step
   std::size_t capacity() const { return capacity_; }  // steps
-  std::size_t steps() const { return kept_; }         // whole ones, the oldest first:
+  std::size_t steps() const { return kept_; }         // complete ones, the oldest first:
   Index number(std::size_t k) const { return numbers_[row_of(k)]; }
   std::span<const TraceSpan> spans(std::size_t k) const { return std::span(spans_).subspan(row_of(k) * events_, events_); }
 

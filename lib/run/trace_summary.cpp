@@ -10,7 +10,7 @@ namespace motley {
 
 namespace {
 
-// Seconds per training step, by a name and in the order in which names first come.
+// Seconds per training step, by name, in the order in which names first appear.
 class Sums {
  public:
   explicit Sums(std::size_t steps) : steps_(steps) {}
@@ -43,7 +43,7 @@ class Sums {
   std::map<std::pair<std::string, std::string>, std::size_t> places_{};
 };
 
-// Of the step's time what no event covers: looking after messages between kernels, and the loop itself.
+// The part of a step's time that no event covers: progressing messages between kernels, and the loop itself.
 constexpr const char* kBetween = "between events";
 
 RankTraceSummary summary_of(const RankTrace& rank, std::size_t first, std::size_t steps) {
@@ -63,7 +63,7 @@ RankTraceSummary summary_of(const RankTrace& rank, std::size_t first, std::size_
       groups.add(item.group, item.group, k, span.end - span.begin);
       if (span.begin >= step.begin && span.end <= step.end) rest -= span.end - span.begin;
     }
-    if (rank.own_clock) continue;  // the device's kernels and the host's waits run side by side
+    if (rank.own_clock) continue;  // the device's kernels and the host's waits run in parallel
     rows.add(kBetween, kBetween, k, rest);
     groups.add(kBetween, kBetween, k, rest);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where predicted and measured part, by name: what a run keeps of its trace, and `motley trace RUN` prints.
+// Where predicted and measured times differ, by name: the part of its trace that a run keeps and `motley trace RUN` prints.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -12,27 +12,27 @@
 namespace motley {
 
 constexpr const char* kTraceFile = "trace.json";  // in the run directory
-constexpr double kDisturbed = 0.05;               // of the time: figures of a step are then not to be trusted
+constexpr double kDisturbed = 0.05;               // share of the time from which on a step's figures are not reliable
 
 struct Quartiles {  // seconds per training step, over the measured steps
   double q25 = 0, median = 0, q75 = 0;
 };
-Quartiles quartiles(std::vector<double> values);  // linear between neighbours; 0 of none
+Quartiles quartiles(std::vector<double> values);  // linear between neighbours; 0 for no values
 
 struct TraceRow {
-  std::string name{}, group{};  // of a group's row: both its name
+  std::string name{}, group{};  // a group's row has its name in both
   Quartiles measured{};
   std::optional<double> predicted{};
   std::optional<double> difference() const;  // measured median less predicted
-  double weight() const;                     // how far up the table: the difference's size; without a prediction the median
+  double weight() const;                     // position in the table: the size of the difference; without a prediction the median
 };
 
 struct RankTraceSummary {
   std::string device{};
   std::optional<double> disturbed{};  // share of the time in which other processes had its cores
-  Quartiles step{};                   // as it is timed: inputs and figures are not part of it
+  Quartiles step{};                   // the timed part: without inputs and figures
   std::optional<double> predicted_step{};
-  std::vector<TraceRow> rows{};  // one per pass and exchange (its posts and waits added), and what is between events
+  std::vector<TraceRow> rows{};  // one per pass and exchange (its posts and waits added), and the time between events
   std::vector<TraceRow> groups{};
 };
 
@@ -43,13 +43,13 @@ struct TraceSummary {
   std::vector<RankTraceSummary> ranks{};
   std::vector<std::string> notes{};
   std::optional<double> gap() const;        // measured median less predicted
-  std::optional<double> disturbed() const;  // the largest of the ranks'
+  std::optional<double> disturbed() const;  // the largest of all ranks
 };
 
-// Of the steps from that one on (those before are not timed).
+// Over the steps from that one on (earlier ones are not timed).
 TraceSummary summarise(const RunTrace& trace, Index first_step);
 
-// With differences and each one's share of the step's gap.
+// Includes differences, and the share of each in the step's gap.
 Json to_json(const TraceSummary& summary);
 std::string to_text(const TraceSummary& summary);
 void save(const TraceSummary& summary, const std::filesystem::path& file);  // UserError (74)

@@ -25,7 +25,7 @@ Json json_of(const Quartiles& q) {
   return out;
 }
 
-// Of the gap between the measured and the predicted step; nothing where there is none.
+// The row's share of the gap between the measured and the predicted step; nothing if there is no gap.
 std::optional<double> share(const TraceRow& row, const std::optional<double>& gap) {
   const auto difference = row.difference();
   if (!difference || !gap || std::abs(*gap) < 1e-9) return {};
@@ -78,7 +78,7 @@ Field<T> quartiles_field(const char* name, Quartiles T::*member) {
 }
 
 template <class T>
-Field<T> made_again(const char* name) {  // from the other fields
+Field<T> made_again(const char* name) {  // computed from the other fields
   return {name, "computed from the others", "number or null", false, [](Reader&, const Json&, T&) {}};
 }
 
@@ -146,7 +146,7 @@ struct Line {
 
 std::string table_of(std::vector<Line> lines, const std::string& title, const TraceSummary& s) {
   std::stable_sort(lines.begin(), lines.end(), [](const Line& a, const Line& b) { return a.row->weight() > b.row->weight(); });
-  std::size_t width = title.size() + 5, group = 5;  // with the unit
+  std::size_t width = title.size() + 5, group = 5;  // including the unit
   for (const Line& l : lines) {
     width = std::max(width, l.row->name.size());
     group = std::max(group, l.row->group.size());

@@ -11,7 +11,7 @@ namespace motley {
 
 namespace {
 
-constexpr double kFarSeconds = 2;    // more for a rank of another host
+constexpr double kFarSeconds = 2;    // additional seconds for a rank of another host
 constexpr double kQuietSeconds = 2;  // a rank that has not beaten for so long may be stopped
 
 double seconds_from(const char* name, double usual) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data sets that change the values of another one.
+// Data sets that change the values of another data set.
 #include <motley/data.h>
 #include <motley/error.h>
 
@@ -115,7 +115,8 @@ class Augmented final : public Changed {
   }
 
  private:
-  // Of the picture, moved down and right, then mirrored: the part of the box that is not padding is read and put in its place.
+  // The part of the box in the picture shifted down and right, then mirrored: the part that is not padding is read and put in its
+  // place.
   template <class T, class Read>
   void move(Index sample, const std::vector<Index>& extents, const Box& box, T padding, std::span<T> out,
             const Read& read_from) const {
@@ -136,7 +137,7 @@ class Augmented final : public Changed {
     for (Index p = 0; p < planes; p++)
       for (Index r = 0; r < height; r++) {
         const auto source = values.begin() + (p * height + r) * width;
-        const Index row = p * rows.size() + from[h].begin + r + down - rows.begin;  // of the box
+        const Index row = p * rows.size() + from[h].begin + r + down - rows.begin;  // row of the box
         const auto first = out.begin() + row * cols.size();
         if (mirrored)
           std::reverse_copy(source, source + width, first + (cols.end - (from[w].end + right)));
@@ -144,7 +145,7 @@ class Augmented final : public Changed {
           std::copy(source, source + width, first + (from[w].begin + right - cols.begin));
       }
   }
-  // -crop_padding .. crop_padding, each as likely
+  // -crop_padding .. crop_padding, all equally likely
   Index moved(std::uint32_t draw) const {
     const auto places = static_cast<std::uint64_t>(2 * how_.crop_padding + 1);
     return static_cast<Index>(draw * places >> 32U) - how_.crop_padding;
@@ -152,7 +153,7 @@ class Augmented final : public Changed {
 
   Augment how_;
   RandomStream draws_;
-  bool moves_labels_ = false;  // each pixel has one
+  bool moves_labels_ = false;  // each pixel has a label
 };
 
 }  // namespace

@@ -8,7 +8,7 @@
 namespace motley {
 namespace {
 
-// One sample after the other: only what the box asks for is read. read(sample, box, values) gives From, `to` has To.
+// Reads sample after sample, and only what the box requires. read(sample, box, values) gives From, `to` has To.
 template <class From, class To, class Read>
 void read_samples(const std::vector<Index>& which, const Box& box, std::span<std::byte> out, Index missing, Read&& read) {
   if (box[0].end > static_cast<Index>(which.size()))

@@ -14,9 +14,9 @@ namespace motley {
 
 namespace {
 
-constexpr int kNice = 10;  // a tenth of a core that another thread wants too
+constexpr int kNice = 10;  // a tenth of a core that another thread also wants
 
-// A thread that is started meanwhile gets no signals: those are for the rank's own.
+// Threads started while an object of this class lives get no signals: signals are for the rank's own thread.
 class NoSignals {
  public:
   NoSignals() {
@@ -39,9 +39,9 @@ std::thread start_beside(const std::vector<int>& cores, std::function<void()> wo
   return std::thread([cores, work = std::move(work)] {
     try {
       if (!cores.empty()) bind_to_cores(cores);
-    } catch (const Error&) {  // they are no longer this process's: it runs where the rank does
+    } catch (const Error&) {  // the cores are no longer this process's: it runs where the rank does
     }
-    // Linux: of this thread alone. Where it may not, it runs as any other.
+    // Linux: sets this thread alone. If that is not permitted, it runs as any other thread.
     if (cores.empty()) static_cast<void>(setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNice));
     const ThreadBeside uncounted;
     work();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads that work beside a rank's own.
+// Threads that work beside a rank's own thread.
 #pragma once
 #include <functional>
 #include <thread>
@@ -7,8 +7,8 @@
 
 namespace motley {
 
-// On these cores, or, where there are none, on the rank's own at low priority. It gets no signals, and its time counts as no rank's
-// (ThreadBeside). `work` throws nothing.
+// Starts a thread on these cores, or, if there are none, on the rank's own at low priority. It gets no signals, and its time is not
+// counted for any rank (ThreadBeside). `work` throws nothing.
 std::thread start_beside(const std::vector<int>& cores, std::function<void()> work);
 
 }  // namespace motley

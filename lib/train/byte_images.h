@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Images of bytes, whole in memory: what IDX and CIFAR files hold.
+// Images of bytes, completely in memory: the content of IDX and CIFAR files.
 #pragma once
 #include <motley/data.h>
 
@@ -32,7 +32,7 @@ Index product(const std::vector<Index>& extents);
 template <class F>
 void for_each_row(const std::vector<Index>& extents, const Box& box, F&& row) {
   if (volume(box) == 0) return;
-  std::size_t outer = extents.size();  // dims that a stretch does not cover
+  std::size_t outer = extents.size();  // number of dims that a stretch does not cover
   Index length = 1;
   for (bool whole = true; outer > 0 && whole; outer--) {
     length *= box[outer - 1].size();

@@ -4,11 +4,11 @@
 
 namespace motley {
 
-// When a run saves, and how much of it stays. Nothing set: only when it is asked to stop.
+// When a run saves, and how many checkpoints it keeps. Nothing set: only when it is asked to stop.
 struct CheckpointOptions {
-  Index every_steps = 0, every_epochs = 0;  // one of the three is above 0, or none
+  Index every_steps = 0, every_epochs = 0;  // at most one of the three is above 0
   double every_seconds = 0;
-  Index keep = 3;  // checkpoints, the newest ones
+  Index keep = 3;  // number of checkpoints, the newest ones
   bool any() const { return every_steps > 0 || every_epochs > 0 || every_seconds > 0; }
 };
 

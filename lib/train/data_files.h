@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the files of each data set are. UserError (66): the first that is missing, and how to get it.
+// The locations of the files of each data set. UserError (66): the first missing file, and how to get it.
 #pragma once
 #include <motley/data.h>
 
@@ -16,7 +16,7 @@ std::vector<std::filesystem::path> mnist_files(
 std::vector<std::filesystem::path> fashion_mnist_files(const std::filesystem::path& folder);  // empty: kFashionMnistFolder
 std::vector<std::filesystem::path> cifar10_files(const std::filesystem::path& folder);        // five batches, the test batch
 
-// As load_folder(); `wrong` gets what the public check_folder() returns.
+// As load_folder(); `wrong` is set to what the public check_folder() returns.
 Datasets check_folder(const std::filesystem::path& folder, const SampleKind& expected, std::vector<std::string>& wrong);
 
 }  // namespace motley

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole tensors as .npy files that any other framework can read, and what their dims are.
+// Whole tensors as .npy files that other frameworks can read, with the names of their dims.
 #pragma once
 #include <motley/plan.h>
 
@@ -12,8 +12,8 @@
 
 namespace motley {
 
-// A folder of dumped tensors: NAME.npy, f32 or f64 as the run had them, row-major in the tensor's own dims: convolution weights
-// [out, in, rows, cols], dense weights [out.., in..], images [batch, channels, rows, cols]. Used by rank 0. Error(io).
+// A folder of dumped tensors: NAME.npy, f32 or f64 as the run had them, row-major in the tensor's dims: convolution weights [out,
+// in, rows, cols], dense weights [out.., in..], images [batch, channels, rows, cols]. Used by rank 0. Error(io).
 class Dump {
  public:
   explicit Dump(std::filesystem::path folder) : folder_(std::move(folder)) {}
@@ -22,11 +22,11 @@ class Dump {
   void finish() const;  // manifest.json: {"version": 1, "tensors": {NAME: {"dims": [...], "sizes": [...]}}}
 
  private:
-  std::vector<Index> note(const std::string& file, const std::string& name, const std::vector<Dim>& dims);  // the sizes
+  std::vector<Index> note(const std::string& file, const std::string& name, const std::vector<Dim>& dims);  // returns the sizes
   std::filesystem::path folder_;
   Json tensors_{Json::Object{}};
 };
 
-void make_folder(const std::filesystem::path& folder);  // with its parents; Error(io)
+void make_folder(const std::filesystem::path& folder);  // creates parents too; Error(io)
 
 }  // namespace motley

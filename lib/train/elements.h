@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers of a file, read where they are needed. Not mapped: of a file that becomes shorter, a mapping ends the process.
+// Numbers of a file, read where they are needed. Not memory-mapped: if a mapped file becomes shorter, the process ends.
 #pragma once
 #include <motley/dims.h>
 
@@ -11,16 +11,17 @@
 
 namespace motley {
 
-// `count` elements of type T from byte `start` of a file on, read in blocks that the next ones often are in. Of one thread.
+// `count` elements of type T, from byte `start` of a file on, read in blocks, which often contain the next ones needed. For one
+// thread.
 template <class T>
 class Elements {
  public:
   Elements(const InputFile& file, std::size_t start, Index count) : file_(file), start_(start), count_(count) {}
-  // Element i and those after it that have been read too, `most` at most. UserError: 65 the file has become shorter, 74.
+  // Element i and following elements that have been read too, at most `most`. UserError: 65 the file has become shorter, 74.
   std::span<const T> from(Index i, Index most) {
     check(i >= 0 && most > 0 && i + most <= count_, "elements of the file");
     if (i < begin_ || i >= end_) {
-      const Index ahead = i == end_ ? kBlock : kBlock / 8;  // more of what is read one after another
+      const Index ahead = i == end_ ? kBlock : kBlock / 8;  // more if elements are read in sequence
       const Index size = std::min({std::max(most, ahead), kBlock, count_ - i});
       file_.read(start_ + static_cast<std::size_t>(i) * sizeof(T),
                  std::as_writable_bytes(std::span(block_).first(static_cast<std::size_t>(size))));
@@ -30,7 +31,7 @@ class Elements {
     return std::span<const T>(block_).subspan(static_cast<std::size_t>(i - begin_),
                                               static_cast<std::size_t>(std::min(most, end_ - i)));
   }
-  // convert(element) of element `first` and those after it.
+  // convert(element) for element `first` and those after it.
   template <class To, class F>
   void convert(Index first, std::span<To> out, F&& convert) {
     while (!out.empty()) {
@@ -48,11 +49,11 @@ class Elements {
   }
 
  private:
-  static constexpr Index kBlock = 32768 / sizeof(T);  // 32 KiB: a call of the kernel costs a tenth of copying that
+  static constexpr Index kBlock = 32768 / sizeof(T);  // 32 KiB: a system call costs a tenth of copying so much
   const InputFile& file_;
   const std::size_t start_;
   const Index count_;
-  Index begin_ = 0, end_ = 0;  // what is in the block
+  Index begin_ = 0, end_ = 0;  // the elements in the block
   std::array<T, static_cast<std::size_t>(kBlock)> block_;
 };
 

@@ -59,7 +59,7 @@ std::vector<double> outermost(const std::vector<double>& values, const Shape& sh
   return out;
 }
 
-// Where an output has its samples and its classes; no classes: after its last dim.
+// Where an output has its samples and its classes; without classes: after its last dim.
 struct OutputDims {
   std::size_t samples = 0, classes = 0;
 };
@@ -81,7 +81,7 @@ OutputDims dims_of(const Passes& passes, const StepTensor& output, const Evaluat
   return {shape.position(batch), shape.position(over)};
 }
 
-// An evaluation, once what it is given has been checked.
+// An evaluation, after its arguments have been checked.
 class Evaluating {
  public:
   Evaluating(Runtime& rt, Predictor& predictor, const std::shared_ptr<const Dataset>& data, const EvaluateOptions& options)
@@ -147,7 +147,7 @@ class Evaluating {
                                   output_.name, fmt::join(each_, ", ")));
   }
 
-  // each(first sample, how many): once their outputs are there. Returns a batch's seconds, the median of the slowest rank.
+  // each(first sample, how many): called once their outputs are there. Returns a batch's seconds, the median of the slowest rank.
   double for_each_batch(const std::function<void(Index, Index)>& each) {
     const auto feeds_of = [&](Index first) {  // a short last batch is filled up
       std::vector<Index> which(static_cast<std::size_t>(batch_), kNoSample);
@@ -175,13 +175,13 @@ class Evaluating {
     return *std::max_element(slowest.begin(), slowest.end());
   }
 
-  // Where a rank cannot read, the others are in the batch: they learn of it after that. False: something else has to stand in.
+  // If a rank cannot read, the others are in the batch: they learn of it afterwards. False: something else must be fed instead.
   bool reads(const std::function<void()>& read) const {
     const std::optional<Error> failed = error_of(read);
     if (failed && !unread_) unread_ = failed;
     return !failed;
   }
-  // The greatest status of all ranks. AgreedError: one of them could not read. Collective.
+  // The greatest status of all ranks. AgreedError: a rank could not read. Collective.
   int agree_on_unread(int status) const {
     const Verdict worst =
         unread_ ? agree(rt_.transport(), static_cast<int>(unread_->code()), unread_->what()) : agree(rt_.transport(), status);
@@ -232,9 +232,9 @@ class Evaluating {
   const StepTensor& output_;
   const OutputDims dims_;
   const Index batch_;
-  std::vector<Index> each_{};  // a sample's rows: the labels' dims
-  Box whole_{};                // the same
-  Index after_ = 1;            // elements of a class
+  std::vector<Index> each_{};  // the labels' dims: one row of logits for each
+  Box whole_{};                // the box of all of these
+  Index after_ = 1;            // elements after the class dim
   static constexpr int kStop = 1;
   mutable std::optional<Error> unread_{};
 };

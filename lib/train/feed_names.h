@@ -9,12 +9,12 @@
 
 namespace motley {
 
-// A job's two inputs that every data set fills.
+// The names of a job's two inputs that every data set fills.
 struct FeedNames {
   std::string image = "image", label = "label";
 };
 
-// What a batch feeds to these passes: an input that they do not read is left out.
+// What a batch feeds to these passes: inputs that they do not read are left out.
 inline std::map<std::string, ReadBox> feeds_from(const Batch& batch, const FeedNames& names, const Passes& passes) {
   std::map<std::string, ReadBox> out = batch.further;
   out[names.image] = batch.images;

@@ -35,12 +35,12 @@ bool is_picture(const std::string& name) {
 }
 
 struct Listing {
-  std::vector<std::string> files{};  // below the folder
+  std::vector<std::string> files{};  // relative to the folder
   std::vector<std::int32_t> labels{};
   std::vector<std::string> classes{};
 };
 
-// classes: those of the training part, for the test part; else nullptr.
+// classes: for the test part those of the training part; else nullptr.
 Listing list(const fs::path& folder, const std::vector<std::string>* classes) {
   Listing out;
   for (const std::string& name : names_in(folder))

@@ -43,12 +43,12 @@ std::string label(const std::string& name, const std::string& slot) {
 
 static_assert(std::string_view(kAverage) == kAverageSlot);
 
-// Of a parameter, what is its weight in a file: the average where there is one.
+// The slot that is written as a parameter's weight: the average if there is one.
 std::string weight_slot(const State& state, const std::string& name) {
   return state.has(name, kAverage) ? kAverage : "";
 }
 
-// Slots but "", which is the parameter itself.
+// The slots except "", which is the parameter itself.
 std::string named(const std::set<std::string>& slots) {
   std::string out;
   for (const std::string& slot : slots)
@@ -56,7 +56,7 @@ std::string named(const std::set<std::string>& slots) {
   return out.empty() ? "nothing" : out;
 }
 
-// Parameters and statistics, as a file would have them.
+// Parameters and statistics as a file has them.
 std::vector<StoredTensor> tensors_of(const State& state) {
   std::vector<StoredTensor> out;
   for (const StateEntry& e : state.entries())
@@ -117,7 +117,7 @@ void save_weights(Runtime& rt, const State& state, const fs::path& path) {
     if (!writer || failed) continue;
     try {
       writer->add(in_dtype(e.dtype, std::move(values)));
-    } catch (const UserError& error) {  // the other ranks send the tensors that are left
+    } catch (const UserError& error) {  // the other ranks still send the remaining tensors
       failed = error;
     }
   }
@@ -168,7 +168,7 @@ StoredTensor stored_tensor(const StateEntry& entry) {
 Manifest load_checkpoint(Runtime& rt, State& state, const fs::path& directory) {
   rt.phase("loading a checkpoint");
   std::optional<Checkpoint> from;
-  bool averages = true;  // whether it keeps them; else they begin as what they are of
+  bool averages = true;  // whether the checkpoint keeps averages; else they begin as the parameters
   // use(a box of the State, the file's entry)
   const auto each = [&](auto&& use) {
     for (const StoredBox& box : state.stored()) {
@@ -186,7 +186,7 @@ Manifest load_checkpoint(Runtime& rt, State& state, const fs::path& directory) {
     for (const StateEntry& e : state.entries()) own_slots.insert(e.slot);
     for (const StoredEntry& e : from->manifest().entries) its_slots.insert(e.slot);
   });
-  if (from->manifest().step == 0 && its_slots == std::set<std::string>{""}) {  // weights of any origin: training begins with them
+  if (from->manifest().step == 0 && its_slots == std::set<std::string>{""}) {  // weights of any origin: training begins with these
     load_weights(rt, state, directory);
     return from->manifest();
   }
@@ -206,7 +206,7 @@ Manifest load_checkpoint(Runtime& rt, State& state, const fs::path& directory) {
       if (!left_out || e.slot != kAverage) there.push_back({label(e.tensor.name, e.slot), e.tensor.extents});
     if (const std::string wrong = differences(wanted, there); !wrong.empty())
       throw UserError(directory.string() + ": its tensors are not those of the network and its optimizer:" + wrong, Exit::data);
-    // Damaged values are found before any are overwritten.
+    // Damaged values are found before any value is overwritten.
     each([&](const StoredBox& box, const StoredEntry& its) { from->check(its, box.as.box); });
   });
   agreed(rt.transport(), [&] {

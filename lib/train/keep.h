@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A State in files, by all ranks together (public: motley/weights.h; checkpoints are written by saver.h).
+// Saving and loading a State, by all ranks together (public: motley/weights.h; checkpoints are written by saver.h).
 #pragma once
 #include <motley/weights.h>
 
@@ -9,17 +9,17 @@
 
 namespace motley {
 
-// As a file has it.
+// The entry as a file has it.
 StoredTensor stored_tensor(const StateEntry& entry);
 // Collective: every rank reads what it owns. UserError, on all ranks, before anything is overwritten: 66, 65.
 Manifest load_checkpoint(Runtime& rt, State& state, const std::filesystem::path& directory);
 
 // A tensor of a State, or of a file.
 struct NamedShape {
-  std::string name{};  // with its slot
+  std::string name{};  // including its slot
   std::vector<Index> extents{};
 };
-// What of the State the file lacks, has besides or has in another shape, a line each; empty: nothing.
+// What the file lacks of the State, has in addition, or has in another shape, one line each; empty: nothing.
 std::string differences(const std::vector<NamedShape>& state, const std::vector<NamedShape>& file);
 
 }  // namespace motley

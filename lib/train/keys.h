@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What random numbers of a step are made from.
+// The source of a step's random numbers.
 #pragma once
 #include <motley/batch.h>
 
@@ -8,7 +8,7 @@
 
 namespace motley {
 
-// A tensor of TensorRole::key: one number per place along its dim (that of the samples, where what is drawn for has one), decided
+// A tensor of TensorRole::key: one number per position along its dim (the samples', if what is drawn for has samples), determined
 // by seed, tensor name and step alone: equal for every mesh, layout and number of micro-batches.
 ReadBox random_keys(std::uint64_t seed, const std::string& tensor, Index step);
 

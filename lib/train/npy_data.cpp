@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::array<std::string_view, 4> kSampleTypes{"|u1", "<f2", "<f4", "<f8"};
 constexpr std::array<std::string_view, 8> kLabelTypes{"|u1", "|i1", "<u2", "<i2", "<u4", "<i4", "<u8", "<i8"};
-// As far as a header is concerned: each has its own sentence.
+// Types that pass the header check: each that is not supported has a specific message.
 constexpr std::array<std::string_view, 11> kTypes{"|u1", "|i1", "<u2", "<i2", "<u4", "<i4", "<u8", "<i8", "<f2", "<f4", "<f8"};
 
 constexpr Index kMostChecked = Index{1} << 30;  // bytes
@@ -50,7 +50,7 @@ class NpyFile {
   T first_of(Index sample) const {
     return elements_of<T>(sample).from(0, 1).front();
   }
-  // convert(element), of type T in the file, of a box of the dims after the first.
+  // convert(element), with elements of type T in the file, for a box of the dims after the first.
   template <class T, class To, class F>
   void read(Index sample, const Box& box, std::span<To> out, F&& convert) const {
     Elements<T> elements = elements_of<T>(sample);
@@ -62,7 +62,7 @@ class NpyFile {
   }
 
  private:
-  // Of one sample alone: what is after it is not read ahead.
+  // Reads only one sample: what is after it is not read ahead.
   template <class T>
   Elements<T> elements_of(Index sample) const {
     const Index each = static_cast<Index>(header_.elements) / extents().front();
@@ -73,7 +73,7 @@ class NpyFile {
   NpyHeader header_{};
 };
 
-// use(T{}) for the integers of one of kLabelTypes.
+// Calls use(T{}) for the integer type of one of kLabelTypes.
 template <class F>
 auto with_type(const std::string& type, F&& use) {
   if (type == "|u1") return use(std::uint8_t{});
@@ -86,7 +86,7 @@ auto with_type(const std::string& type, F&& use) {
   return use(std::int64_t{});
 }
 
-// use(T{}, CONVERT) for the numbers of any type; convert(number): as a double.
+// Calls use(T{}, CONVERT) for numbers of any type; convert(number): as a double.
 template <class F>
 auto with_numbers(const std::string& type, F&& use) {
   if (type == "<f2") return use(std::uint16_t{}, [](std::uint16_t v) { return double{float_of_f16(v)}; });
@@ -95,13 +95,13 @@ auto with_numbers(const std::string& type, F&& use) {
   return with_type(type, [&]<class T>(T) { return use(T{}, [](T v) { return static_cast<double>(v); }); });
 }
 
-// Of integers; one that is too large for any label: the largest there is.
+// Converts an integer; one that is too large for any label becomes the largest label.
 template <class T>
 std::int64_t whole(T value) {
   return std::in_range<std::int64_t>(value) ? static_cast<std::int64_t>(value) : std::numeric_limits<std::int64_t>::max();
 }
 
-// What an array of labels holds for each sample.
+// The labels in an array, one or several per sample.
 class NpyLabels {
  public:
   // UserError (65): not as expected, or a label that is not a class. samples: -1: any number.
@@ -115,7 +115,7 @@ class NpyLabels {
     }
     if (dtype_ == DType::i32 && std::find(kLabelTypes.begin(), kLabelTypes.end(), array_.type()) == kLabelTypes.end())
       throw UserError(array_.name() + ": labels of type '" + array_.type() + "'; expected integers", Exit::data);
-    if (dtype_ == DType::i32 && all.size() == 1) extents_.clear();  // one that holds for each element
+    if (dtype_ == DType::i32 && all.size() == 1) extents_.clear();  // one label that applies to each element
     if (all.empty() || !std::equal(all.begin() + 1, all.end(), extents_.begin(), extents_.end())) {
       const std::string sizes = shape_text(expected.label_extents), each = "[samples, " + sizes.substr(1);
       throw UserError(array_.name() + ": an array " + shape_text(all) + "; expected " +
@@ -128,7 +128,7 @@ class NpyLabels {
     if (dtype_ == DType::i32) check_classes(expected.classes, expected.ignored);
     if (dtype_ != DType::i32 && expected.label_is_part) check_parts();
   }
-  Index largest() const { return largest_; }  // class
+  Index largest() const { return largest_; }  // the largest class
   DType dtype() const { return dtype_; }
   const std::vector<Index>& extents() const { return extents_; }
   std::int32_t label(Index sample) const {
@@ -193,7 +193,7 @@ class NpyLabels {
 
 class NpySamples final : public Dataset {
  public:
-  // sample: none: of any sizes. dtype: none: of any numbers, which are not read.
+  // Without `sample`: any sizes. Without `dtype`: any numbers, which are not read.
   NpySamples(const fs::path& images, const std::optional<std::vector<Index>>& sample, std::optional<DType> dtype = DType::f32)
       : array_(images), dtype_(dtype.value_or(DType::f32)) {
     const std::vector<Index>& all = array_.extents();
@@ -231,7 +231,7 @@ class NpySamples final : public Dataset {
     labels_ == nullptr ? Dataset::read_targets(sample, box, out) : labels_->read(sample, box, out);
   }
   DType dtype() const override { return dtype_; }
-  // Of whole numbers. UserError (65)
+  // For whole numbers. UserError (65)
   void check_below(Index most) const {
     with_type(array_.type(), [&]<class T>(T) {
       const Index each = product(sample_);
@@ -279,7 +279,7 @@ std::shared_ptr<const Dataset> npy_samples(const fs::path& file, const std::opti
 
 namespace {
 
-// What is expected of an input; nullptr: the network has none of that name.
+// What is expected of an input; nullptr: the network has no input of that name.
 const SampleKind* find_further(const SampleKind& expected, const std::string& name) {
   const auto its =
       std::find_if(expected.further.begin(), expected.further.end(), [&](const SampleKind& k) { return k.input == name; });
@@ -289,7 +289,7 @@ const SampleKind* find_further(const SampleKind& expected, const std::string& na
 // One part of the data, file by file.
 class NpyPart {
  public:
-  // wrong: collects what is wrong; null: the first of it is thrown. part: "" or "test_".
+  // wrong: collects all faults; null: the first one is thrown. part: "" or "test_".
   NpyPart(const SampleKind& expected, std::string part, std::vector<NpyError>* wrong)
       : expected_(expected), part_(std::move(part)), wrong_(wrong) {}
   void load(const fs::path& images, const fs::path& labels, const std::map<std::string, fs::path>& inputs,
@@ -326,7 +326,7 @@ class NpyPart {
       wrong_->push_back(error);
     }
   }
-  // Loading does not take that time: every rank would.
+  // Not done when loading: it takes time, and every rank would do it.
   void look_through(const NpySamples& samples, const SampleKind& kind) const {
     if (wrong_ != nullptr && kind.dtype == DType::i32 && kind.numbers > 0) samples.check_below(kind.numbers);
   }

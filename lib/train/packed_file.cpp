@@ -44,7 +44,7 @@ void PackedFile::broken(Index byte, const std::string& why) const {
   damaged(byte, "damaged (zlib: " + why + ")");
 }
 
-// Whether there is more of the file.
+// Reads more of the file; false at its end.
 bool PackedFile::fill() {
   if (zip_.avail_in > 0) return true;
   errno = 0;
@@ -55,7 +55,7 @@ bool PackedFile::fill() {
   return n > 0;
 }
 
-// At least a byte, or 0 at the file's end. `ahead`: bytes that this call has read beyond position().
+// Gives at least one byte, or 0 at the file's end. `ahead`: bytes that this call has already read beyond position().
 Index PackedFile::unpack(std::span<std::uint8_t> out, Index ahead) {
   const unsigned most = static_cast<unsigned>(std::min<std::size_t>(out.size(), 1U << 30));
   zip_.next_out = out.data();

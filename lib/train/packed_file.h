@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads a file front to back, packed by gzip or not.
+// Reads a file sequentially, compressed by gzip or not.
 #pragma once
 #include <motley/dims.h>
 #include <motley/error.h>
@@ -16,7 +16,7 @@
 
 namespace motley {
 
-// folder/name, or folder/name.gz. UserError (66): neither is there; `how` says how to get it.
+// folder/name, or folder/name.gz. UserError (66): neither exists; `how` says how to get it.
 std::filesystem::path find_packed(const std::filesystem::path& folder, const std::string& name, const std::string& how);
 
 // gzip: one member or several (RFC 1952, 2.2), and nothing after the last.
@@ -28,8 +28,8 @@ class PackedFile {
   ~PackedFile();
   void read(std::span<std::uint8_t> out);           // all of it; UserError (65): the file ends before, or is damaged
   std::uint32_t read_big_endian();                  // four bytes
-  bool at_end();                                    // UserError (65): a checksum is wrong, or bytes follow that are not gzip's
-  Index position() const { return position_; }      // bytes read, unpacked
+  bool at_end();                                    // UserError (65): a wrong checksum, or further bytes that are not gzip's
+  Index position() const { return position_; }      // unpacked bytes read so far
   Index most_bytes() const { return most_bytes_; }  // the unpacked file cannot be longer
   // UserError (65) that names the file and a byte of its unpacked content.
   [[noreturn]] void damaged(Index byte, const std::string& what) const;
@@ -45,10 +45,10 @@ class PackedFile {
   std::filesystem::path path_;
   std::unique_ptr<std::FILE, Close> file_;
   std::vector<std::uint8_t> block_;          // read and not yet unpacked: where zip_ says
-  z_stream zip_{};                           // next_in, avail_in: of files that are not packed too
-  std::optional<std::uint8_t> next_{};       // that at_end() came across
+  z_stream zip_{};                           // next_in, avail_in: also used for files that are not packed
+  std::optional<std::uint8_t> next_{};       // a byte that at_end() has read
   bool packed_ = false, in_member_ = false;  // gzip; between a member's first byte and its checksum
-  int members_ = 0;                          // read to their ends
+  int members_ = 0;                          // number of members read to their ends
   Index position_ = 0, most_bytes_ = 0;
 };
 

@@ -40,7 +40,8 @@ Index big_endian(const std::uint8_t* bytes, int count) {
   return out;
 }
 
-// What the libraries call back: they return by longjmp, so the functions that call them keep no objects with destructors.
+// Target of the libraries' error callbacks: these return by longjmp, so the functions that call the libraries keep no objects with
+// destructors.
 struct Failure {
   std::jmp_buf back;
   char text[JMSG_LENGTH_MAX > 200 ? JMSG_LENGTH_MAX : 200];
@@ -89,7 +90,7 @@ class Png {
     size = {static_cast<Index>(png_get_image_height(png_, info_)), static_cast<Index>(png_get_image_width(png_, info_))};
     return true;
   }
-  // Of each pixel so many bytes: 1 or 3.
+  // Bytes per pixel: 1 or 3.
   bool begin_pixels(int& channels) {
     if (setjmp(source_.failure.back) != 0) return false;
     png_set_expand(png_);
@@ -113,7 +114,7 @@ class Png {
   png_infop info_ = nullptr;
 };
 
-// ---- JPEG (libjpeg, as libjpeg-turbo has it)
+// ---- JPEG (libjpeg API, as in libjpeg-turbo)
 
 class Jpeg {
  public:
@@ -154,7 +155,7 @@ class Jpeg {
     jpeg->err->format_message(jpeg, failure->text);
     std::longjmp(failure->back, 1);
   }
-  // Bytes too many are harmless and common; pixels that are missing or made up are not.
+  // Extra bytes are harmless and common; missing or invented pixels are not.
   static void warned(j_common_ptr jpeg, int level) {
     const int code = jpeg->err->msg_code;
     if (level < 0 && (code == JWRN_HIT_MARKER || code == JWRN_JPEG_EOF || code == JWRN_HUFF_BAD_CODE || code == JWRN_MUST_RESYNC))
@@ -231,7 +232,7 @@ PictureSize picture_size(const fs::path& path) {
     std::array<std::uint8_t, 4> segment{};
     read(at, segment);
     if (segment[0] != 0xff) damaged(path, "a damaged JPEG file (byte " + std::to_string(at) + " is not a marker)");
-    if (segment[1] == 0xff) {  // a byte that fills
+    if (segment[1] == 0xff) {  // a fill byte
       at++;
       continue;
     }

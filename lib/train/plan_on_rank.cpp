@@ -18,7 +18,7 @@ namespace motley {
 
 namespace {
 
-// Rank 0's, where ranks on unlike hosts have found other ones.
+// Rank 0's plan, if ranks on different hosts have computed different ones.
 Plan of_all(const Runtime& rt, Transport& transport, const Plan& plan) {
   if (plan.mesh().ranks() != rt.ranks())
     throw UserError("the plan is for " + std::to_string(plan.mesh().ranks()) + " ranks, but " + std::to_string(rt.ranks()) +
@@ -29,7 +29,7 @@ Plan of_all(const Runtime& rt, Transport& transport, const Plan& plan) {
   return same ? plan : planned(transport, plan.step(), plan.mesh(), [&] { return plan; });
 }
 
-// Those that name rows or classes are below their number, or the one that is ignored. UserError (65).
+// Checks that numbers that name rows or classes are below the number of these, or the ignored one. UserError (65).
 void check_numbers(const StepTensor& tensor, std::span<const std::byte> out) {
   std::int32_t number = 0;
   for (std::size_t k = 0; tensor.below > 0 && k < out.size(); k += sizeof number) {

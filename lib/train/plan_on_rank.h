@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan on this rank: what a Trainer and a Predictor begin with.
+// A plan on this rank: the common part of a Trainer and a Predictor.
 #pragma once
 #include <motley/batch.h>
 #include <motley/executor.h>
@@ -17,14 +17,14 @@ namespace motley {
 
 class PlanOnRank {
  public:
-  // Collective: compares the ranks' plans, and what the Programs take with the memory of their hosts. UserError, DeviceError.
+  // Collective: compares the ranks' plans, and the memory that the Programs take with that of the hosts. UserError, DeviceError.
   PlanOnRank(Runtime& rt, const Plan& plan, Parameters parameters);
   const Plan plan;
   const Program program;
   Backend& backend() const { return *backend_; }  // f64 plans run on f64_backend()
-  // The same on every rank, whatever it reads. UserError: an input that is missing, empty or not one of the step's.
+  // The same result on every rank, whatever it reads. UserError: an input that is missing, empty or not one of the step's.
   void check_feeds(const std::map<std::string, ReadBox>& feeds) const;
-  // Micro-batch `number` of what is fed, once checked, and the keys of random numbers.
+  // Feeds micro-batch `number` of the given inputs, after checking them, and the keys of random numbers.
   void feed(Executor& executor, const std::map<std::string, ReadBox>& feeds, Index number = 0, std::uint64_t seed = 0,
             Index step = 0) const;
 

@@ -5,8 +5,8 @@
 
 namespace motley {
 
-// Collective: the predictor's only output of each sample, row-major in its dims' order with the batch's dim as long as there are
-// samples; a short last batch is filled up. The values are on rank 0 alone.
+// Collective: the predictor's only output for each sample, row-major in the order of its dims, with the batch's dim as long as
+// there are samples; a short last batch is filled up. The values are on rank 0 alone.
 struct Predictions {
   std::vector<Index> extents{};
   std::vector<double> values{};

@@ -11,7 +11,7 @@ namespace motley {
 
 namespace {
 
-constexpr Index kPieces = 16;  // of a box: the step waits for one of them at most
+constexpr Index kPieces = 16;  // of a box: the step waits for at most one piece
 
 }  // namespace
 
@@ -49,7 +49,7 @@ ReadAhead::Feeds ReadAhead::next(Feeds next) {
   return out;
 }
 
-// No thread works on it.
+// Called while the thread does not work on the slot.
 void ReadAhead::fill(Slot& slot, Feeds feeds) {
   slot.feeds = std::move(feeds);
   slot.error = nullptr;
@@ -113,7 +113,7 @@ void ReadAhead::give_reading(Slot& slot, Reading& reading, std::span<std::byte> 
   }
 }
 
-// This step's first: what it has not read yet comes sooner.
+// This step's pieces first: those not read yet are needed sooner.
 bool ReadAhead::take_one(Slot*& slot, Reading*& reading, std::size_t& piece) {
   for (const int s : {now_, 1 - now_})
     for (Reading& one : slots_[s].readings) {

@@ -16,20 +16,20 @@
 
 namespace motley {
 
-// What a step asks for (inputs and boxes) is the same in every step: what was read of a batch before is read of the next ones by a
-// thread, in pieces; pieces that it has not begun when the step asks for them are read there. So a step never reads later than
-// without the thread, and the values are those that the feeds give: reading is a pure function.
+// The requests of a step (inputs and boxes) are the same in every step: what was read of one batch is read ahead for the next ones
+// by a thread, in pieces; pieces that the thread has not begun when the step needs them are read by the step. So a step never reads
+// later than without the thread, and the values are those that the feeds give: reading is a pure function.
 class ReadAhead {
  public:
   using Feeds = std::map<std::string, ReadBox>;
-  // cores: where the thread runs, none of them a rank's; empty: there is no thread, the step reads (on a rank's own core the thread
-  // would only slow the kernels down, measured in lib/train/README.md). first: of the first batch.
+  // cores: where the thread runs, none of them a rank's; empty: there is no thread and the step reads (on a rank's own core the
+  // thread would only slow the kernels down, measured in lib/train/README.md). first: feeds of the first batch.
   ReadAhead(const std::vector<int>& cores, Feeds first);
-  ~ReadAhead();  // waits for the piece that is read
+  ~ReadAhead();  // waits for the piece that is being read
   ReadAhead(const ReadAhead&) = delete;
   ReadAhead& operator=(const ReadAhead&) = delete;
-  // Of the batch that was given before, valid until the next call. What the thread threw is thrown where the box is read.
-  // next: of the batch after it, which the thread begins; empty: there is none.
+  // Feeds of the batch that was given before, valid until the next call. An error of the thread is thrown where the box is read.
+  // next: feeds of the batch after it, which the thread begins; empty: there is none.
   Feeds next(Feeds next);
 
  private:
@@ -59,11 +59,11 @@ class ReadAhead {
   void work();
   bool take_one(Slot*& slot, Reading*& reading, std::size_t& piece);
 
-  std::mutex mutex_;  // of all below
+  std::mutex mutex_;  // guards all members below
   std::condition_variable changed_;
   std::vector<Request> requests_{};
   Slot slots_[2]{};
-  int now_ = 1;  // the slot of this step; the other one is the next batch's
+  int now_ = 1;  // the slot of this step; the other slot is for the next batch
   bool over_ = false;
   std::thread thread_;
 };

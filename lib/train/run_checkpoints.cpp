@@ -32,7 +32,7 @@ bool RunCheckpoints::is_time_over() const {
   return options_.every_seconds > 0 && seconds_now() - saved_at_ >= options_.every_seconds;
 }
 
-// What is left of unfinished ones goes too.
+// Also removes the remains of unfinished ones.
 void RunCheckpoints::keep_newest(Index step) const {
   namespace fs = std::filesystem;
   Index keep = options_.keep;

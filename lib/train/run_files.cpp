@@ -71,7 +71,7 @@ const Table<TrainSummary>& run_fields() {
       integer_or_null("bytes_predicted", "per step, all ranks", &TrainSummary::bytes_predicted),
       integer_or_null("bytes_counted", "per step, all ranks", &TrainSummary::bytes_counted),
       {"disturbed", "of the most disturbed rank", "number or null", false,
-       [](Reader&, const Json&, TrainSummary&) {}},  // follows from the ranks
+       [](Reader&, const Json&, TrainSummary&) {}},  // computed from the ranks' figures
       list_field("ranks", "the same figures per rank", &TrainSummary::ranks, rank_fields()),
       {"copies_differ", "tensors whose copies differ", "list", true, [](Reader& r, const Json& j, TrainSummary& out) {
          r.list(j, [&](const Json& one, std::size_t) { r.text(one, out.copies_differ.emplace_back()); });
@@ -79,7 +79,7 @@ const Table<TrainSummary>& run_fields() {
   return table;
 }
 
-// Of the lines up to that step; a line that cannot be read ends them.
+// Bytes of the lines up to that step; a line that cannot be read ends them.
 off_t bytes_up_to(const std::filesystem::path& path, Index step) {
   std::ifstream in(path);
   off_t kept = 0;
@@ -100,7 +100,7 @@ MetricsFile::MetricsFile(std::filesystem::path path, Index keep_steps) : path_(s
   const off_t kept = keep_steps > 0 ? bytes_up_to(path_, keep_steps) : 0;
   fd_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
   if (fd_ < 0) fail("open");
-  // A pipe or a device has nothing to cut.
+  // A pipe or a device cannot be truncated.
   if (ftruncate(fd_, kept) != 0 && errno != EINVAL) {
     const int why = errno;
     ::close(std::exchange(fd_, -1));
@@ -142,7 +142,7 @@ void MetricsFile::add(const StepReport& step, Index epoch, const StepFacts& fact
 void MetricsFile::close() {
   const int fd = fd_;
   fd_ = -1;
-  const bool synced = fsync(fd) == 0 || errno == EINVAL || errno == EROFS;  // a pipe or a device has nothing to sync
+  const bool synced = fsync(fd) == 0 || errno == EINVAL || errno == EROFS;  // a pipe or a device cannot be synced
   const int why = errno;
   if (::close(fd) != 0) fail("close");
   errno = why;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run leaves in its directory: metrics.jsonl while it runs, run.json at its end (INTERFACE section 3).
+// The files that a run leaves in its directory: metrics.jsonl while it runs, run.json at its end (INTERFACE section 3).
 #pragma once
 #include <motley/dims.h>
 #include <motley/error.h>
@@ -12,23 +12,23 @@
 
 namespace motley {
 
-// What a step's line has besides the report.
+// What a step's line contains in addition to the report.
 struct StepFacts {
-  double samples_per_second = 0;                       // by the clock, reading them included
-  std::optional<double> test_accuracy{}, test_loss{};  // of an evaluation after it
+  double samples_per_second = 0;                       // by the clock, including reading the samples
+  std::optional<double> test_accuracy{}, test_loss{};  // of an evaluation after the step
 };
 
-// A line per step, each handed to the system whole before the next step.
+// One line per step, each passed to the system as a whole before the next step.
 class MetricsFile {
  public:
-  // Of a file that is there the lines up to this step stay. UserError(io)
+  // Of an existing file the lines up to this step are kept. UserError(io)
   explicit MetricsFile(std::filesystem::path path, Index keep_steps = 0);
   ~MetricsFile();
   MetricsFile(const MetricsFile&) = delete;
   MetricsFile& operator=(const MetricsFile&) = delete;
-  // UserError(io): the file then ends with its last whole line.
+  // UserError(io): the file then ends with its last complete line.
   void add(const StepReport& step, Index epoch, const StepFacts& facts = {});
-  void close();  // UserError(io): what the system had accepted did not reach the disk
+  void close();  // UserError(io): data that the system had accepted did not reach the disk
 
  private:
   [[noreturn]] void fail(const char* call) const;
@@ -38,19 +38,19 @@ class MetricsFile {
 
 struct RankFigures {  // seconds and bytes per step
   std::optional<double> predicted_step_seconds{}, measured_step_seconds{}, busy_seconds{}, waiting_seconds{};
-  std::optional<double> feed_seconds{};  // reading the inputs, before the step: not among the measured ones
-  std::optional<double> disturbed{};     // share of the measured steps' time in which other processes had the rank's cores
+  std::optional<double> feed_seconds{};  // reading the inputs, before the step: not part of measured_step_seconds
+  std::optional<double> disturbed{};     // share of the measured steps' time in which other processes used the rank's cores
   std::optional<Index> bytes_predicted{}, bytes_counted{};
-  std::optional<Index> memory_bytes{};  // taken, kernels' workspaces included
+  std::optional<Index> memory_bytes{};  // used, including kernels' workspaces
 };
 
 struct TrainSummary {
   std::string status = "done";  // done, stopped, failed
-  int code = 0;                 // failed: exit code, rank (-1: not one rank's) and reason
+  int code = 0;                 // if failed: exit code, rank (-1: not of one rank) and reason
   int rank = -1;
   std::string reason{};
   Index steps = 0;
-  Index checkpoints_failed = 0;        // that could not be written: training went on
+  Index checkpoints_failed = 0;        // number that could not be written: training continued
   std::optional<double> seconds{};     // from the first step's start
   std::optional<double> train_loss{};  // of the last step
   std::optional<double> test_accuracy{}, test_loss{};
@@ -60,10 +60,10 @@ struct TrainSummary {
   std::optional<Index> bytes_predicted{}, bytes_counted{};  // per step, summed over ranks
   std::vector<RankFigures> ranks{};
   std::vector<std::string> copies_differ{};
-  std::optional<double> disturbed() const;  // the most disturbed rank's
+  std::optional<double> disturbed() const;  // that of the most disturbed rank
 };
 
-// Whole or not at all. UserError(io). Also for the caller that outlives the ranks (the launcher) and knows why they ended.
+// Written whole or not at all. UserError(io). Also for a caller that outlives the ranks (the launcher) and knows why they ended.
 void write_run_json(const std::filesystem::path& directory, const TrainSummary& summary);
 TrainSummary load_run_json(const std::filesystem::path& file);  // UserError with every complaint
 

@@ -27,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Rank 0's and the other ranks' parts; all list the same entries in one order.
+// Merges another rank's parts into rank 0's; all list the same entries in the same order.
 void merge(Manifest& all, const Manifest& its) {
   const int first_file = static_cast<int>(all.files.size());
   all.files.insert(all.files.end(), its.files.begin(), its.files.end());
@@ -45,8 +45,8 @@ Saver::~Saver() {
   if (!begun()) return;
   end(*writing_);
   try {
-    if (std::uncaught_exceptions() == 0) static_cast<void>(agree(rt_.transport(), 0));  // the others do not write any more either
-  } catch (const Error&) {                                                              // another rank's, which ends the run
+    if (std::uncaught_exceptions() == 0) static_cast<void>(agree(rt_.transport(), 0));  // the other ranks no longer write either
+  } catch (const Error&) {                                                              // another rank's error, which ends the run
   }
   std::error_code ignored;
   if (rt_.rank() == 0) fs::remove_all(writing_->beside, ignored);
@@ -88,7 +88,7 @@ void Saver::start(Writing& writing) {
   }
 }
 
-// Nothing of it is left.
+// Removes everything that was written.
 void Saver::abandon(Writing& writing) {
   if (writing.thread.joinable()) end(writing);
   std::error_code ignored;
@@ -125,12 +125,12 @@ void Saver::copy(Writing& writing) {
   if (bytes > room_bytes_) {
     room_.reset();
     room_bytes_ = 0;
-    constexpr std::size_t kPage = std::size_t{2} << 20;  // few large ones: small ones take longer to get than to fill
+    constexpr std::size_t kPage = std::size_t{2} << 20;  // few large pages: small ones take longer to allocate than to fill
     const std::size_t whole = (bytes + kPage - 1) / kPage * kPage;
     room_.reset(static_cast<std::byte*>(std::aligned_alloc(kPage, whole)));
     if (room_ == nullptr)
       throw UserError(fmt::format("rank {}: no memory to copy {} bytes for a checkpoint", rt_.rank(), bytes), Exit::io);
-    static_cast<void>(madvise(room_.get(), whole, MADV_HUGEPAGE));  // where there are none it is as any other memory
+    static_cast<void>(madvise(room_.get(), whole, MADV_HUGEPAGE));  // if there are no large pages it is ordinary memory
     room_bytes_ = whole;
   }
   for (std::size_t b = 0; b < writing.boxes.size(); b++) {
@@ -143,7 +143,7 @@ void Saver::copy(Writing& writing) {
   }
 }
 
-// This rank's file, and what is in it.
+// Writes this rank's file and returns its contents.
 Manifest Saver::write(const Writing& writing, const std::byte* copies, int rank) {
   if (std::error_code ignored; !fs::is_directory(writing.beside, ignored))
     throw UserError(fmt::format("rank {} does not see {}, which rank 0 has made; give a directory that all hosts share", rank,
@@ -199,7 +199,7 @@ void Saver::complete(Writing& writing) {
   finish_checkpoint(writing.beside, writing.directory, all);
 }
 
-// The thread ends, whatever it waits for.
+// Ends the thread, whatever it waits for.
 void Saver::end(Writing& writing) {
   Word waits = Word::wait;
   writing.word.compare_exchange_strong(waits, Word::give_up);

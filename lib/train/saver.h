@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes checkpoints while training goes on: what a rank owns is copied, and a thread writes the copy.
+// Writes checkpoints while training continues: what a rank owns is copied, and a thread writes the copy.
 #pragma once
 #include <motley/runtime.h>
 #include <motley/state.h>
@@ -20,29 +20,29 @@ namespace motley {
 class Saver {
  public:
   Saver(Runtime& rt, const State& state) : rt_(rt), state_(state) {}
-  ~Saver();  // Collective, unless an error ends the run: of what was begun and not finished nothing is left
+  ~Saver();  // Collective, unless an error ends the run: a checkpoint that was begun and not finished is removed
   Saver(const Saver&) = delete;
   Saver& operator=(const Saver&) = delete;
-  // Collective, between steps: copies what this rank owns (into host memory that it keeps for the next time) and begins to write
-  // it beside `directory`, which all ranks see. facts: step, seed and position. The one before is finished. UserError, on all ranks
-  // (74).
+  // Collective, between steps: copies what this rank owns (into host memory that is kept for the next time) and begins to write the
+  // copy beside `directory`, which all ranks see. facts: step, seed and position. A previous checkpoint is finished first.
+  // UserError, on all ranks (74).
   void begin(const std::filesystem::path& directory, const Manifest& facts);
   bool begun() const { return writing_ != nullptr; }  // the same on every rank
-  // How far this rank is; complete on rank 0 alone.
+  // The progress of this rank; `complete` only on rank 0.
   enum class Stage : std::uint8_t { copied, written, complete, failed };
   Stage stage() const { return begun() ? writing_->stage.load() : Stage::copied; }
-  // Collective, once all ranks have written: rank 0's thread gets the manifests, names and marks the checkpoint.
+  // Collective, once all ranks have written: passes the manifests to rank 0's thread, which names and marks the checkpoint.
   void collect();
   bool collected() const { return begun() && writing_->collected; }
-  // Collective: waits until the checkpoint is complete. None was begun: returns at once. UserError, on all ranks (74: nothing is
-  // left of it, and a checkpoint that was there is still there).
+  // Collective: waits until the checkpoint is complete. Returns at once if none was begun. UserError, on all ranks (74: it is
+  // removed, and a checkpoint that was there before is still there).
   void finish();
 
  private:
   struct Copied {  // a box of the State
     std::string slot{};
     Buffer as{};
-    std::size_t at = 0;  // in the copy
+    std::size_t at = 0;  // position in the copy
   };
   enum class Word : std::uint8_t { wait, go_on, give_up };
   struct Writing {
@@ -51,9 +51,9 @@ class Saver {
     std::vector<StateEntry> entries{};
     std::vector<Copied> boxes{};
     bool collected = false;
-    // The thread's, until it has said `written` and after it has heard go_on; else the rank's.
+    // Used by the thread until it has set `written` and after it has read go_on; else by the rank.
     std::optional<UserError> failed{};
-    std::vector<std::string> manifests{};  // of each rank's file; but for rank 0 its own alone
+    std::vector<std::string> manifests{};  // of each rank's file; on other ranks than 0 only its own
     std::atomic<Stage> stage = Stage::copied;
     std::atomic<Word> word = Word::wait;  // to rank 0's thread
     std::thread thread{};

@@ -6,13 +6,13 @@
 
 namespace motley {
 
-// logits: row-major [samples, rows.., classes, rows..]; labels: one per row, in their order. Rows whose label is negative or
-// `ignored` count for nothing.
+// logits: row-major [samples, rows.., classes, rows..]; labels: one per row, in order. Rows whose label is negative or `ignored` do
+// not count.
 struct Score {
   Index right = 0, rows = 0;
   double loss = 0;  // summed over rows
   void add(const std::vector<double>& logits, const std::vector<std::int32_t>& labels, Index classes, Index after = 1,
-           Index ignored = -1, double smoothing = 0);  // after: elements of a class; smoothing: of labels
+           Index ignored = -1, double smoothing = 0);  // after: elements after the class dim; smoothing: of labels
 };
 
 }  // namespace motley

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Synthetic samples: every value is determined by (seed, sample, element), so every run, rank and layout sees the same ones.
+// Synthetic samples: every value is determined by (seed, sample, element), so every run, rank and layout sees the same values.
 #include <motley/error.h>
 
 #include <algorithm>
@@ -14,8 +14,8 @@ namespace {
 constexpr Index kPatterns = 10;
 
 // value = 3/4 pattern of the label's class + 1/4 noise of the sample, both uniform in (0, 1). Whole numbers: in 3 of 4 elements
-// that of the class's pattern. Labels of elements: the sample's, moved by a number that is the element's alone. Real labels:
-// numbers of the class and the element in (0, 1), of as many classes as kPatterns.
+// that of the class's pattern. Labels of elements: the sample's label, shifted by a number that depends only on the element. Real
+// labels: numbers in (0, 1) that depend on the class and the element, with kPatterns classes.
 class Synthetic : public Dataset {
  public:
   Synthetic(const SampleKind& kind, Index samples, std::uint64_t seed, const std::string& part)
@@ -73,7 +73,7 @@ class Synthetic : public Dataset {
   }
 
  private:
-  // Elements of one stream in any order; four neighbours cost one Philox block.
+  // Random numbers of one stream, in any order; four neighbours share one Philox block.
   class Numbers {
    public:
     Numbers(const RandomStream& stream, Index first) : stream_(stream), first_(static_cast<std::uint64_t>(first)) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers of tokens, one after another: what a language model is trained on.
+// Token numbers in sequence: the data of a language model.
 #include <motley/data.h>
 #include <motley/error.h>
 
@@ -27,7 +27,7 @@ class TokenFile {
   const fs::path& path() const { return file_.path(); }
   Index tokens() const { return static_cast<Index>(file_.size()) / bytes_; }
   Index bytes_of_one() const { return bytes_; }
-  // use(token) for `count` of them. UserError (65): one is not below `most`.
+  // Calls use(token) for `count` tokens. UserError (65): one is not below `most`.
   template <class F>
   void each(Index first, Index count, Index most, F&& use) const {
     bytes_ == 2 ? each_as<std::uint16_t>(first, count, most, use) : each_as<std::uint32_t>(first, count, most, use);
@@ -51,7 +51,7 @@ class TokenFile {
 
 class Tokens final : public Dataset {
  public:
-  // Those of `range`.
+  // The tokens of `range`.
   Tokens(std::shared_ptr<const TokenFile> file, Range range, Index positions, Index vocabulary)
       : file_(std::move(file)), range_(range), positions_(positions), vocabulary_(vocabulary) {}
   Index samples() const override { return range_.size() == 0 ? 0 : (range_.size() - 1) / positions_; }
@@ -87,7 +87,7 @@ class Tokens final : public Dataset {
   Index positions_, vocabulary_;
 };
 
-// Numbers are below it; 0: nothing is expected.
+// Tokens must be below it; 0: any.
 Index vocabulary_of(const SampleKind& expected) {
   if (expected.numbers == 0 || expected.classes == 0) return std::max(expected.numbers, expected.classes);
   return std::min(expected.numbers, expected.classes);

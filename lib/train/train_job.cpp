@@ -35,12 +35,12 @@ std::optional<double> median(std::vector<double> values) {
   return quartiles(std::move(values)).median;
 }
 
-// Steps that are not timed: caches, clocks and connections settle in the first fifth, ten at most.
+// Number of steps that are not timed: caches, clocks and connections settle in the first fifth, at most ten steps.
 std::size_t warm_up(std::size_t steps) {
   return steps < 2 ? 0 : std::clamp<std::size_t>(steps / 5, 1, 10);
 }
 
-// Does the plan count on memory that the ranks cannot map?
+// Whether the plan counts on memory that the ranks cannot map.
 bool needs_messages(const std::vector<int>& planned, const std::vector<int>& found) {
   for (std::size_t r = 0; r < planned.size(); r++)
     for (std::size_t q = 0; q < r; q++)
@@ -96,14 +96,15 @@ class Job {
   }
 
  private:
-  // Step s is the last one of an epoch, and that is every so many'th; 0: none is.
+  // Whether step s is the last one of an epoch, and the epoch's number is a multiple of `every`; 0: never.
   bool ends_epoch(Index s, Index every) const {
     const Index per_epoch = order_->steps_per_epoch();
     return every > 0 && (s + 1) % per_epoch == 0 && (s + 1) / per_epoch % every == 0;
   }
   bool evaluates() const { return in_.data.test && in_.evaluation != nullptr; }
 
-  // Where the checkpoint's run was in its data; where a batch has another size now, at the batch with the same sample.
+  // Continues where the checkpoint's run was in its data; if the batch size has changed, at the batch that contains the same
+  // sample.
   void resume() {
     rt_.phase("resuming");
     const DataPosition from = trainer_.load(in_.resume);
@@ -136,7 +137,7 @@ class Job {
     return {next / per_epoch, next % per_epoch, batch_, in_.data.train->samples()};
   }
 
-  // After the first step, or where none is left: what an earlier course of the run has left may go. Rank 0.
+  // After the first step, or if no step is left: removes what an earlier course of the run has left. Rank 0.
   void begin_for_good() {
     if (std::exchange(begun_for_good_, true) || rt_.rank() != 0) return;
     if (in_.began) in_.began();
@@ -157,7 +158,7 @@ class Job {
     dump_weights("weights_before");
   }
 
-  // The evaluation's is there beside training's, before the first step.
+  // Checks that the evaluation's memory fits beside training's, before the first step.
   void require_memory() {
     const Predictor predictor(rt_, *in_.evaluation, trainer_.state());
     const Device& device = plan_.mesh().device(rt_.rank());
@@ -218,7 +219,7 @@ class Job {
     share_disturbed();
   }
 
-  // In the order of the steps.
+  // Called in the order of the steps.
   ReadAhead::Feeds feeds_of(Index s) {
     const Index epoch = s / order_->steps_per_epoch();
     std::vector<Index> which = order_->batch_of(s);
@@ -233,7 +234,7 @@ class Job {
     return train_data_;
   }
 
-  // How much of the timed steps others had the ranks' cores. Collective.
+  // Shares how much of the timed steps' time other processes used the ranks' cores. Collective.
   void share_disturbed() {
     const double unknown = -1, mine = cores_ ? cores_->others_share().value_or(unknown) : unknown;
     const auto all = control::all_of(rt_.transport(), mine);
@@ -296,7 +297,7 @@ class Job {
     if (stepped) trainer_.compare_copies();
     if (out_.status == "done" && in_.checkpoint.any()) checkpoints_.begin(out_.steps);
     checkpoints_.finish();
-    std::optional<Error> lost;  // what a stopped run would go on from
+    std::optional<Error> lost;  // error of the checkpoint from which a stopped run would continue
     if (out_.status == "stopped" && !checkpoints_.is_saved(out_.steps)) try {
         checkpoints_.save(out_.steps);
       } catch (const Error& e) {
@@ -304,8 +305,8 @@ class Job {
         lost = e;
       }
     if (out_.status == "stopped" && evaluated_ != out_.steps)
-      out_.test_accuracy = out_.test_loss = std::nullopt;                   // of other weights
-    save_weights(rt_, trainer_.state(), in_.run_directory / kWeightsFile);  // first: nothing after it may lose them
+      out_.test_accuracy = out_.test_loss = std::nullopt;                   // they belong to other weights
+    save_weights(rt_, trainer_.state(), in_.run_directory / kWeightsFile);  // first: nothing after it may lose the weights
     if (lost) throw Error(*lost);
     if (out_.status == "done" && !evaluated_now()) {
       out_.status = "stopped";
@@ -337,10 +338,10 @@ class Job {
     }
   }
 
-  // What the parameters of now are worth; once per step at most. Collective.
+  // Evaluates the current parameters; at most once per step. Collective.
   void evaluate_now() {
     if (!evaluates() || evaluated_ == out_.steps) return;
-    note(trainer_.figures());  // nothing of the step is on its way
+    note(trainer_.figures());  // so that no message of the step is in flight
     if (!predictor_) predictor_.emplace(rt_, *in_.evaluation, trainer_.state());
     const Evaluation test = evaluate(rt_, *predictor_, in_.data.test, in_.evaluate);
     evaluated_ = out_.steps;
@@ -350,7 +351,7 @@ class Job {
     out_.predicted_test_batch_seconds = test.predicted_seconds;
   }
 
-  // trace.json says where predicted and measured part; --trace shows it. Collective.
+  // trace.json shows where predicted and measured times differ; --trace shows it too. Collective.
   void keep_trace() {
     rt_.phase("keeping the trace");
     const RunTrace trace =
@@ -375,27 +376,27 @@ class Job {
     }
   }
 
-  // All ranks are there, and their State is that of the last step. Collective. resumable: what went wrong can be mended, and the
-  // run go on from here.
+  // All ranks are here, and their State is that of the last step. Collective. resumable: the cause can be removed, and the run can
+  // continue from here.
   void keep_trained(bool resumable) {
     if (out_.steps == first_step_) return;
     try {
-      note(trainer_.figures());  // nothing is on its way
+      note(trainer_.figures());  // so that no message is in flight
       checkpoints_.finish();
       if (resumable) checkpoints_.write(out_.steps);
       save_weights(rt_, trainer_.state(), in_.run_directory / kWeightsFile);
-    } catch (const Error& e) {  // on all ranks; the run ends with the error that it failed with
+    } catch (const Error& e) {  // on all ranks; the run ends with its original error
       if (rt_.rank() == 0 && in_.warn) in_.warn(std::string("warning: no weights are kept: ") + e.what());
     }
   }
 
-  // Rank 0 alone: the others may be gone. Its own error stands, whatever becomes of the file.
+  // Rank 0 alone: the others may have ended. Its own error is reported, whatever happens to the file.
   void report_failure(const Error& e) {
     if (rt_.rank() != 0) return;
     note_failure(out_, e);
     out_.checkpoints_failed = checkpoints_.failed();
     try {
-      if (out_.rank >= 0) note(trainer_.figures());  // all ranks have agreed on it, so their figures are here
+      if (out_.rank >= 0) note(trainer_.figures());  // all ranks have agreed on the error, so their figures are here
       time_steps();
       write_run_json(in_.run_directory, out_);
     } catch (const Error& file) {
@@ -409,20 +410,20 @@ class Job {
   Dump dump_;
   Trainer trainer_;
   RunCheckpoints checkpoints_;
-  Index batch_ = 0, first_ = 0, total_ = 0;  // steps of the data, counted over all epochs: the first, one after the last
+  Index batch_ = 0, first_ = 0, total_ = 0;  // steps in the data, counted over all epochs: the first, and one after the last
   Index first_step_ = 0;                     // steps done when this process began
   std::optional<Order> order_{};
-  Index data_epoch_ = -1;  // of train_data_
+  Index data_epoch_ = -1;  // epoch of train_data_
   std::shared_ptr<const Dataset> train_data_{};
   std::optional<MetricsFile> metrics_{};  // rank 0
-  std::optional<Error> write_error_{};    // rank 0: sent to all after the next step
-  bool unwritten_ = false;                // all have heard it
+  std::optional<Error> write_error_{};    // rank 0: sent to all ranks after the next step
+  bool unwritten_ = false;                // all ranks have received it
   TrainSummary out_{};
-  bool stop_ = false, over_ = false, begun_for_good_ = false;  // over: the run was done before
-  std::optional<CoreUse> cores_{};                             // since the first timed step
+  bool stop_ = false, over_ = false, begun_for_good_ = false;  // over: the run had been completed before
+  std::optional<CoreUse> cores_{};                             // counts from the first timed step on
   std::optional<Predictor> predictor_{};
-  Index evaluated_ = -1, noted_ = 0;  // steps: after the last evaluation; whose figures were noted last
-  std::string tested_{};              // of the progress line
+  Index evaluated_ = -1, noted_ = 0;  // step numbers: of the last evaluation; whose figures were noted last
+  std::string tested_{};              // part of the progress line
   std::optional<ReadAhead> ahead_{};
   std::vector<Index> seen_{};                   // samples, step after step
   std::vector<std::vector<RankStep>> timed_{};  // per rank, per step

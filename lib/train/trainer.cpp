@@ -26,7 +26,7 @@ namespace motley {
 
 namespace {
 
-// Where a tensor is in the order of a step: inputs and parameters first, then as the passes write them.
+// The position of a tensor in the order of a step: inputs and parameters first, then in the order in which passes write them.
 int order_of(const Passes& passes, int tensor) {
   const auto writers = passes.writers_of(tensor);
   return writers.empty() ? -1 : writers.front();
@@ -50,13 +50,13 @@ struct Trainer::Impl {
   Copies copies;
   Saver saver;
   const Index compare_every;
-  std::optional<control::Gathering> sent_figures{};  // of the last step: they travel during the next one
-  StepFigures known{};                               // of the last step whose figures all ranks have
+  std::optional<control::Gathering> sent_figures{};  // of the last step: in flight during the next one
+  StepFigures known{};                               // of the last step for which all ranks have all figures
   const std::uint64_t seed;
-  Index sent_step = 0;         // whose figures were sent last
-  Index step = 0, finite = 0;  // finite: the last one before which parameters were seen to be so
+  Index sent_step = 0;         // the step whose figures were sent last
+  Index step = 0, finite = 0;  // finite: the last step before which parameters were found to be finite
   bool wants_stop = false, wants_save = false, stopped = false;
-  bool refused = false;  // the last step, by all ranks before its update
+  bool refused = false;  // all ranks refused the last step before its update
 
   Impl(Runtime& runtime, const Plan& p, const TrainerOptions& options)
       : rt(runtime),
@@ -71,11 +71,11 @@ struct Trainer::Impl {
     executor.record_into(&trace);
   }
 
-  // The others' figures are on their way, unless an error ends the run.
+  // The other ranks' figures are in flight, unless an error ends the run.
   ~Impl() {
     try {
       if (std::uncaught_exceptions() == 0) static_cast<void>(figures());
-    } catch (const Error&) {  // another rank's, which ends the run
+    } catch (const Error&) {  // another rank's error, which ends the run
     }
   }
 
@@ -84,15 +84,15 @@ struct Trainer::Impl {
       throw UserError("a Trainer runs a step made by training(loss, optimizer), this one is inference; run it with a Predictor");
   }
 
-  // What a rank sends all before the update: the losses that it has, summed over its micro-batches.
+  // What each rank sends to all before the update: the losses that it has, summed over its micro-batches.
   struct Losses {
     std::int8_t stop = 0, save = 0;
     Saver::Stage saved{};
-    std::int8_t unread = 0;  // its part of the batch could not be read
+    std::int8_t unread = 0;  // whether its part of the batch could not be read
     std::uint32_t has = 0;   // a bit for each loss
     double values[kMostLosses]{};
   };
-  // Where the feeds cannot be read zeros are fed: the other ranks are in the step, and hear of it before the update.
+  // If the feeds cannot be read, zeros are fed: the other ranks are in the step, and learn of it before the update.
   void feed(const std::map<std::string, ReadBox>& feeds, Index micro_batch, std::optional<Error>& unread) {
     const std::optional<Error> failed = error_of([&] { on_rank.feed(executor, feeds, micro_batch, seed, step); });
     if (!failed) return;
@@ -102,7 +102,7 @@ struct Trainer::Impl {
       zeros[name] = [](const Box&, std::span<std::byte> out) { std::fill(out.begin(), out.end(), std::byte{0}); };
     on_rank.feed(executor, zeros, micro_batch, seed, step);
   }
-  // Adds a micro-batch's. After run_forward().
+  // Adds those of a micro-batch. After run_forward().
   void add_losses(Losses& sum) const {
     const auto& losses = plan.data().passes.outputs;
     for (std::size_t i = 0; i < losses.size(); i++)
@@ -148,7 +148,7 @@ struct Trainer::Impl {
     refuse_values("loss", all);
   }
 
-  // Collective; throws on all ranks where an owner has a value that is not finite.
+  // Collective; throws on all ranks if an owner has a value that is not finite.
   void refuse_parameters() {
     const auto all = control::all_of(rt.transport(), executor.first_parameter_not_finite());
     if (std::any_of(all.begin(), all.end(), [](int tensor) { return tensor >= 0; }))
@@ -171,7 +171,7 @@ struct Trainer::Impl {
                         rank);
   }
 
-  // Throws on all ranks where some copies differ.
+  // Throws on all ranks if some copies differ.
   void refuse_copies(const std::vector<CopyDifference>& differences) const {
     if (differences.empty()) return;
     std::vector<std::string> names;
@@ -203,7 +203,7 @@ struct Trainer::Impl {
 
   StepReport step_of(const std::map<std::string, ReadBox>& feeds) {
     if (stopped) {
-      static_cast<void>(figures());  // no message stays under way: all ranks leave in order
+      static_cast<void>(figures());  // no message stays in flight: all ranks leave in order
       throw Stopped("stopped on request after step " + std::to_string(step));
     }
     on_rank.check_feeds(feeds);
@@ -215,7 +215,7 @@ struct Trainer::Impl {
     Ran all;
     Losses sum;
     std::optional<Error> unread;
-    std::optional<control::Gathering> losses;  // the sum goes to all ranks while the last micro-batch's gradients are computed
+    std::optional<control::Gathering> losses;  // in flight to all ranks while the last micro-batch's gradients are computed
     for (Index m = 0; m < program.micro_batches; m++) {
       const double start = seconds_now();
       feed(feeds, m, unread);
@@ -272,7 +272,7 @@ struct Trainer::Impl {
     return report;
   }
 
-  // Of the last step whose figures were sent.
+  // Figures of the last step for which they were sent.
   const StepFigures& figures() {
     if (!sent_figures) return known;
     known = {.step = sent_step};

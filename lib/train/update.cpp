@@ -35,11 +35,11 @@ Dim samples_of(const Passes& passes) {
 
 ReadBox fed_by(const Passes& passes, const std::string& name, const ReadBox& all, Index micro_batch) {
   const StepTensor& t = at(passes.tensors, passes.find(name));
-  // Keys of what has no samples, as a learned constant, are those of the step.
+  // Keys of what has no samples, such as a learned constant, are the same in all micro-batches of a step.
   if (t.role == TensorRole::key && !t.shape.has(samples_of(passes).name)) return all;
   const Index size = micro_batch_size(passes);
   if (t.fed_from < 0) return micro_batch_of(all, micro_batch, size);
-  return [&all, size](const Box& box, std::span<std::byte> out) {  // of each micro-batch this part
+  return [&all, size](const Box& box, std::span<std::byte> out) {  // this part of each micro-batch
     const Box part(box.begin() + 1, box.end());
     const Range which = box.front();
     if (which.end <= which.begin) return;
@@ -61,7 +61,7 @@ Update prepare_update(Executor& executor, const Step& step, Transport& transport
   if (step.passes().clips) {
     const double mine = executor.squared_norm();
     double sum = 0;
-    for (const double its : control::all_of(transport, mine)) sum += its;  // in rank order
+    for (const double its : control::all_of(transport, mine)) sum += its;  // added in rank order
     out.gradient_norm = std::sqrt(sum);
     factor = std::min(1.0, scalars.clip_norm / (*out.gradient_norm + 1e-6));
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an update multiplies by, decided when its step runs.
+// The factors of an update, determined when its step runs.
 #pragma once
 #include <motley/batch.h>
 #include <motley/executor.h>
@@ -10,10 +10,10 @@
 
 namespace motley {
 
-// One training step's inputs, micro-batch after micro-batch: reads of all of the batch become reads of one of them. `all` outlives
+// One micro-batch of a training step's inputs: a reader of the whole batch becomes a reader of this micro-batch. `all` must outlive
 // it.
 ReadBox micro_batch_of(const ReadBox& all, Index micro_batch, Index size);
-// Of a tensor that is fed: the input whose values it has, and how they are read for this micro-batch.
+// The input from which a fed tensor has its values.
 const std::string& fed_from(const Passes& passes, const std::string& name);
 ReadBox fed_by(const Passes& passes, const std::string& name, const ReadBox& all, Index micro_batch);
 // Samples of a micro-batch.
@@ -21,12 +21,12 @@ Index micro_batch_size(const Passes& passes);
 
 struct Update {  // of one step
   double learning_rate = 0;
-  std::optional<double> gradient_norm{};  // of all gradients together; nothing where they are not clipped
-  Ran ran{};                              // combining micro-batches and norms
+  std::optional<double> gradient_norm{};  // of all gradients together; empty if they are not clipped
+  Ran ran{};                              // time for combining micro-batches and norms
 };
 
 // After the last run_backward(), for the step of this number (from 1): the learning rate by its schedule, and the factor that clips
-// the gradients. Collective where they are clipped: the same on every rank.
+// the gradients. Collective if they are clipped: the same on every rank.
 Update prepare_update(Executor& executor, const Step& step, Transport& transport, Index number);
 
 }  // namespace motley

@@ -39,7 +39,7 @@ void read_chunks(const InputFile& file, const StoredPart& part, std::uint64_t fr
   }
 }
 
-// Bytes from `from` on of a part, grown chunk by chunk.
+// Bytes of a part from `from` on, read chunk by chunk.
 class Window {
  public:
   Window(const InputFile& file, const StoredPart& part, std::uint64_t from) : file_(file), part_(part), from_(from) {}
@@ -177,10 +177,10 @@ void finish_checkpoint(const fs::path& made, const fs::path& final_path, const M
   write_file((made / kMarker).string(), to_hex(hash_bytes(text)) + "\n");
   std::error_code failed, ignored;
   if (::renameat2(AT_FDCWD, made.c_str(), AT_FDCWD, final_path.c_str(), RENAME_EXCHANGE) == 0) {
-    fs::remove_all(made, ignored);  // the one that was there
+    fs::remove_all(made, ignored);  // the previous checkpoint
   } else if (errno == ENOENT) {
     fs::rename(made, final_path, failed);
-  } else {  // a file system that does not exchange names
+  } else {  // a file system that cannot exchange two names
     const fs::path old = final_path.string() + ".old";
     fs::remove_all(old, failed);
     if (!failed) fs::rename(final_path, old, failed);
@@ -233,13 +233,13 @@ void Checkpoint::check(const StoredEntry& entry, const Box& box) const {
   visit(entry, box, {});
 }
 
-// out empty: nothing is kept.
+// With an empty `out` the values are not kept.
 void Checkpoint::visit(const StoredEntry& entry, const Box& box, std::span<std::byte> out) const {
   const auto item = static_cast<std::size_t>(bytes_of_dtype(entry.tensor.dtype));
   for (const StoredPart& part : entry.parts) {
     const Box shared = intersect(part.box, box);
     if (volume(shared) == 0) continue;
-    // Along the first dim: its rows follow each other in the part.
+    // Along the first dim: its rows are contiguous in the part.
     const bool scalar = part.box.empty();
     const Index rows = scalar ? 1 : part.box[0].size(), origin = scalar ? 0 : part.box[0].begin;
     const Range wanted = scalar ? Range{0, 1} : Range{shared[0].begin - origin, shared[0].end - origin};

@@ -16,12 +16,12 @@
 
 namespace motley {
 
-constexpr const char* kCheckpoints = "checkpoints";  // of a run directory
+constexpr const char* kCheckpoints = "checkpoints";  // in a run directory
 constexpr const char* kWeightsFile = "weights.safetensors";
 constexpr const char* kManifest = "manifest.json";
-constexpr const char* kMarker = "complete";  // the manifest's hash
+constexpr const char* kMarker = "complete";  // contains the manifest's hash
 
-// One rank's file, written beside; parts are added in order.
+// One rank's file, written beside its final name; parts are added in order.
 class ShardWriter {
  public:
   explicit ShardWriter(const std::filesystem::path& path) : file_(path) {}
@@ -35,24 +35,25 @@ class ShardWriter {
 };
 
 // Writes the manifest and the marker into `made`, where the ranks' files are, then renames that directory to `final_path`; what was
-// there goes after that, or with a file system that cannot exchange names is beside it (`.old`) for a moment. UserError (65: the
-// parts are not the tensors; 74).
+// there is removed after that, or, with a file system that cannot exchange names, is beside it (`.old`) for a moment. UserError
+// (65: the parts do not make up the tensors; 74).
 void finish_checkpoint(const std::filesystem::path& made, const std::filesystem::path& final_path, const Manifest& manifest);
 
-// A checkpoint is about to be written there. UserError (74): what is there is none, not even a damaged one.
+// To be called before a checkpoint is written there. UserError (74): what exists there is not a checkpoint, not even a damaged one.
 void refuse_other_files(const std::filesystem::path& checkpoint);
 
-// An open checkpoint: marker, manifest, sizes of the files and the parts of every tensor are checked; chunks when they are read.
+// An open checkpoint: marker, manifest, sizes of the files and the parts of every tensor have been checked; chunks are checked when
+// they are read.
 class Checkpoint {
  public:
   explicit Checkpoint(std::filesystem::path directory);  // UserError: 66 it is not there, 65
   const std::filesystem::path& path() const { return directory_; }
   const Manifest& manifest() const { return manifest_; }
-  // Of an entry, its values inside the box: row-major, in its dtype, as many as there are. Reads the chunks that the box meets.
-  // UserError (65, 74).
+  // The values of an entry inside the box: row-major, in the entry's dtype; `out` has exactly their size. Reads the chunks that
+  // overlap the box. UserError (65, 74).
   void read(const StoredEntry& entry, const Box& box, std::span<std::byte> out) const;
-  void check(const StoredEntry& entry, const Box& box) const;  // the chunks that read() would read. UserError (65, 74)
-  void check_chunks() const;                                   // all of them. UserError (65, 74)
+  void check(const StoredEntry& entry, const Box& box) const;  // checks the chunks that read() would read. UserError (65, 74)
+  void check_chunks() const;                                   // checks all chunks. UserError (65, 74)
 
  private:
   void visit(const StoredEntry& entry, const Box& box, std::span<std::byte> out) const;
@@ -60,13 +61,13 @@ class Checkpoint {
   Manifest manifest_{};
 };
 
-// Its parameters and statistics.
+// The checkpoint's parameters and statistics.
 std::unique_ptr<WeightsFile> open_checkpoint(const std::filesystem::path& directory);
 // A checkpoint of complete tensors, without optimizer slots, at step 0.
 std::unique_ptr<WeightsWriter> new_checkpoint(const std::filesystem::path& directory, const std::vector<StoredTensor>& tensors);
-// Those of a run, the newest first, whether they are complete or not.
+// The checkpoints of a run, the newest first, whether they are complete or not.
 std::vector<std::filesystem::path> checkpoints_of(const std::filesystem::path& run_directory);
-// The step of "step-N"; nothing: another name.
+// The step of a directory "step-N"; nothing: it has another name.
 std::optional<Index> step_of(const std::filesystem::path& checkpoint);
 
 }  // namespace motley

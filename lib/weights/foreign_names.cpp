@@ -12,21 +12,21 @@ namespace {
 
 using Extents = std::vector<Index>;
 
-// Where a tensor of the network is stored.
+// Where a tensor of the network is found in the file.
 struct Source {
   int tensor = -1;
-  bool transposed = false;    // a matrix [in, out]
-  Index part = 0, parts = 1;  // of its rows (once transposed): 1 of so many
+  bool transposed = false;    // stored as a matrix [in, out]
+  Index part = 0, parts = 1;  // of the rows (after transposing): part number `part` of `parts`
   bool is_plain() const { return !transposed && parts == 1; }
 };
-// A name to look for, and the form of the tensor that has it.
+// A possible name, and the form of the tensor that has it.
 struct Candidate {
   std::string name{};
   bool transposed = false;
   Index part = 0, parts = 1;
 };
 
-// Some neighbouring dims of `wanted` are one of `stored`.
+// Whether `stored` has some neighbouring dims of `wanted` joined into one.
 bool is_joined(const Extents& stored, const Extents& wanted) {
   std::size_t next = 0;
   for (const Index size : stored) {
@@ -40,7 +40,7 @@ bool is_joined(const Extents& stored, const Extents& wanted) {
   return next == wanted.size();
 }
 
-// A matrix for a dense weight [out.., in..], a row for a bias [heads, head]; more dims than wanted, where the first ones are 1.
+// A matrix for a dense weight [out.., in..], a row for a bias [heads, head]; more dims than wanted if the first ones are 1.
 bool has_form(Extents stored, const StoredTensor& wanted) {
   const Extents& extents = wanted.extents;
   while (stored.size() > extents.size() && stored.front() == 1) stored.erase(stored.begin());
@@ -98,21 +98,21 @@ class Finder {
     }
   }
 
-  // tensor -1: the file has it in no form.
+  // tensor -1: the file does not have it in any form.
   Source find(const StoredTensor& wanted) const {
     for (const Candidate& c : candidates(wanted.name)) {
       if (c.transposed && !is_gpt2_) continue;
-      // Of GPT-2 also the dense weights that have the network's own name are [in, out].
+      // In GPT-2 files the dense weights that have the network's own name are [in, out] too.
       if (is_gpt2_ && !c.transposed && (c.name.ends_with(".c_fc.weight") || c.name.ends_with(".c_proj.weight"))) continue;
       const Source source{find(c.name), c.transposed, c.part, c.parts};
       if (source.tensor >= 0 && fits(source, wanted)) return source;
     }
-    // The right name with another shape: the caller says so.
+    // The right name with another shape: the caller complains.
     return {find(wanted.name)};
   }
 
  private:
-  // The tensor that is called so, but for a prefix.
+  // The tensor with this name, up to a prefix.
   int find(const std::string& name) const {
     if (const int exact = exactly(name); exact >= 0) return exact;
     for (const std::string prefix : {"module.", "transformer.", "bert.", "model."}) {

@@ -7,15 +7,15 @@
 
 namespace motley {
 
-// The file with its tensors named and shaped as `wanted` (of one network), where they are those in another form:
+// The file with its tensors named and shaped as in `wanted` (of one network), where the file has them in another form:
 // - a matrix for a dense weight [out.., in..] (PyTorch's after a flatten; heads and head size as one), first dims of size 1;
 // - a prefix that all names share ("module.", "transformer.", "bert.", "model.") or lack; "_" where the file has "." in a name;
 // - attention's query, key and value in one tensor: `in_proj_weight` (PyTorch), `c_attn` (GPT-2, as all its dense weights [in,
 // out]);
 //   its output: `out_proj`, `c_proj`, or `output.dense` beside `self` (BERT);
-// - `gamma` and `beta` of norms; a parameter that is a layer of its own, without `.weight`.
-// What steers nothing in the network is left out: `num_batches_tracked`, position ids, causal masks, a tied weight's second name,
-// BERT's pooler. All other tensors keep their names: the caller finds them unknown.
+// - `gamma` and `beta` of norms; a parameter that is a separate layer, without `.weight`.
+// Entries that do not affect the network are left out: `num_batches_tracked`, position ids, causal masks, a tied weight's second
+// name, BERT's pooler. All other tensors keep their names: the caller complains that they are unknown.
 std::unique_ptr<WeightsFile> in_own_names(std::unique_ptr<WeightsFile> file, const std::vector<StoredTensor>& wanted);
 
 }  // namespace motley

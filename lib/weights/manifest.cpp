@@ -16,7 +16,7 @@ namespace motley {
 
 namespace {
 
-constexpr std::size_t kMostParts = 16384;  // of one tensor: they are compared in pairs
+constexpr std::size_t kMostParts = 16384;  // of one tensor: they are compared pairwise
 
 template <class T, class M>
 Field<T> count_field(const char* name, const char* doc, M T::*member) {
@@ -86,14 +86,14 @@ const Table<StoredPosition>& position_fields() {
   return table;
 }
 
-// An integer of JSON has 63 bits here: a larger seed is the text of its digits.
+// JSON integers have 63 bits here: a larger seed is written as text.
 Json seed_json(std::uint64_t seed) {
   return seed <= INT64_MAX ? Json(static_cast<Index>(seed)) : Json(std::to_string(seed));
 }
 void read_seed(Reader& r, const Json& j, Manifest& out) {
   const auto* digits = std::get_if<std::string>(&j.value);
   if (std::int64_t seed = 0; digits == nullptr) {
-    if (r.integer(j, seed, INT64_MIN)) out.seed = static_cast<std::uint64_t>(seed);  // below 0: a large one, of an older motley
+    if (r.integer(j, seed, INT64_MIN)) out.seed = static_cast<std::uint64_t>(seed);  // below 0: a large one, by an older motley
     return;
   }
   const char* end = digits->data() + digits->size();
@@ -114,7 +114,7 @@ const Table<Manifest>& manifest_fields() {
 }
 
 bool overlap(const Box& a, const Box& b) {
-  for (std::size_t d = 0; d < a.size(); d++)  // every pair of a tensor's boxes: without a list in between
+  for (std::size_t d = 0; d < a.size(); d++)  // every pair of a tensor's boxes: no temporary list
     if (a[d].end <= b[d].begin || b[d].end <= a[d].begin) return false;
   return true;
 }
@@ -123,13 +123,13 @@ std::uint64_t chunks_of(std::uint64_t bytes) {
   return (bytes + kChunkBytes - 1) / kChunkBytes;
 }
 
-// Its parts are the tensors, each element once, and the files are its parts, each byte once.
+// Checks that the parts make up the tensors, each element once, and the files consist of the parts, each byte once.
 class Structure {
  public:
   Structure(const Manifest& manifest, std::string name) : manifest_(manifest), name_(std::move(name)) {}
 
   void check() const {
-    constexpr Index kMost = Index{1} << 36;  // what is computed of them is counted in 64 bits
+    constexpr Index kMost = Index{1} << 36;  // numbers computed from them are counted in 64 bits
     const StoredPosition& now = manifest_.data;
     const Index batches = now.batch_size > 0 && now.samples > 0 ? now.samples / now.batch_size : kMost;
     if (manifest_.step > kMost || now.epoch > kMost || now.batch > batches)
@@ -179,7 +179,7 @@ class Structure {
         inside = p.box[d].begin < p.box[d].end && p.box[d].end <= e.tensor.extents[d];
       if (!inside)
         damaged(fmt::format("{}: the box {} is not one of shape {}", where, to_string(p.box), to_text(e.tensor.extents)));
-      const Index bytes = volume(p.box) * bytes_of_dtype(e.tensor.dtype);  // of a part of `all`
+      const Index bytes = volume(p.box) * bytes_of_dtype(e.tensor.dtype);  // at most the bytes of the tensor, `all`
       if (p.bytes != static_cast<std::uint64_t>(bytes))
         damaged(fmt::format("{}: the box {} takes {} bytes, the manifest gives it {}", where, to_string(p.box), bytes, p.bytes));
       if (p.hashes.size() != chunks_of(p.bytes))

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 constexpr std::uint32_t kLocal = 0x04034b50, kCentral = 0x02014b50, kEnd = 0x06054b50, kEnd64 = 0x06064b50, kLocator64 = 0x07064b50;
 constexpr std::uint64_t kLocalBytes = 30, kCentralBytes = 46, kEndBytes = 22, kEnd64Bytes = 56, kLocatorBytes = 20;
 constexpr std::uint64_t kMostPerByte =
-    1032;  // what deflate can make of one byte (zlib's technical notes, "maximum compression factor")
+    1032;  // most bytes that deflate can expand one byte to (zlib's technical notes, "maximum compression factor")
 constexpr std::uint64_t kMostDirectory = 100'000'000;  // bytes of the central directory
 constexpr std::uint32_t kIn64 = 0xffffffff;            // the value is in the zip64 field
 constexpr const char* kEnding = ".npy";
@@ -30,11 +30,11 @@ struct Entry {
   std::string name{};
   std::uint16_t method = 0;
   std::uint32_t crc = 0;
-  std::uint64_t packed = 0, bytes = 0, header = 0;  // header: where its local one is
-  std::uint64_t data = 0;                           // its first packed byte
+  std::uint64_t packed = 0, bytes = 0, header = 0;  // header: position of its local header
+  std::uint64_t data = 0;                           // position of its first packed byte
 };
 
-// Little-endian fields, one after another.
+// Reads little-endian fields in order.
 class Bytes {
  public:
   explicit Bytes(std::string_view bytes, std::size_t at = 0) : bytes_(bytes), at_(at) {}
@@ -83,7 +83,7 @@ class Directory {
     throw UserError(file_.path().string() + ": not a valid .npz file: " + what, Exit::data);
   }
 
-  // The end record: the last bytes, before a comment.
+  // Finds the end record: the last bytes of the file, before a comment.
   void find() {
     const std::uint64_t most = std::min<std::uint64_t>(file_.size(), kEndBytes + 65535), from = file_.size() - most;
     const std::string tail = file_.text(from, most);
@@ -92,7 +92,7 @@ class Directory {
       if (f.u32() != kEnd) continue;
       const auto disk = f.u16(), first_disk = f.u16(), here = f.u16(), all = f.u16();
       const auto bytes = f.u32(), begin = f.u32();
-      if (f.u16() != tail.size() - at - kEndBytes) continue;  // in a comment
+      if (f.u16() != tail.size() - at - kEndBytes) continue;  // part of a comment
       if (disk != 0 || first_disk != 0 || here != all) damaged("an archive in several parts");
       count_ = all;
       bytes_ = bytes;
@@ -186,7 +186,7 @@ class Directory {
     const auto crc = f.u32();
     f.skip(8);  // sizes
     const std::uint64_t name = f.u16(), extra = f.u16();
-    constexpr unsigned kLater = 8;  // of the flags: checksum and sizes follow the values
+    constexpr unsigned kLater = 8;  // flag: checksum and sizes follow the values
     if (method != e.method || (flags & 1U) != 0 || ((flags & kLater) == 0 && crc != e.crc))
       damaged(where + ": its two headers differ");
     e.data = e.header + kLocalBytes + name + extra;
@@ -233,7 +233,7 @@ std::string unpacked(const InputFile& file, const Entry& e, std::uint64_t most) 
       z.next_in = reinterpret_cast<Bytef*>(piece.data());
       z.avail_in = static_cast<uInt>(piece.size());
     }
-    char beyond = 0;  // more than the directory says
+    char beyond = 0;  // more bytes than the directory says
     const auto space = static_cast<uInt>(std::min(kPiece, wanted - made));
     z.next_out = reinterpret_cast<Bytef*>(space > 0 ? out.data() + made : &beyond);
     z.avail_out = space > 0 ? space : 1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// safetensors (huggingface/safetensors, README "Format"): 8 bytes length of the header, the header (JSON), the values. Beside what
-// the format has, "__metadata__" keeps a hash of each tensor that motley wrote: "xxh3:NAME".
+// safetensors (huggingface/safetensors, README "Format"): 8 bytes with the length of the header, the header (JSON), the values. In
+// addition, "__metadata__" keeps a hash of each tensor that motley wrote: "xxh3:NAME".
 #include <fmt/format.h>
 #include <motley/error.h>
 
@@ -21,7 +21,7 @@ namespace {
 
 constexpr const char* kRead = "F32, F64, F16, BF16, I32 and I64 can be read";
 
-// Of the format's other dtypes: a file may have tensors of these that no one reads (a mask, a counter).
+// Element size of the format's other dtypes: a file may have tensors of these that motley does not read (a mask, a counter).
 Index bytes_of_other(const std::string& dtype) {
   if (dtype == "U64") return 8;
   if (dtype == "U32") return 4;
@@ -151,7 +151,7 @@ class HeaderReader {
     out_.extents.push_back(at);
   }
 
-  // The tensors' extents, in their order, are the buffer: no overlap, no gap.
+  // Checks that the tensors' extents, in order, cover the buffer without overlap or gap.
   void tiles() const {
     std::vector<std::size_t> order(out_.tensors.size());
     for (std::size_t i = 0; i < order.size(); i++) order[i] = i;

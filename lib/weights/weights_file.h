@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of named tensors: .safetensors, .npz, checkpoints. Complete tensors, row-major, in the tensor's own dims.
+// Files of named tensors: .safetensors, .npz, checkpoints. Complete tensors, row-major, in the order of the tensor's dims.
 #pragma once
 #include <motley/dims.h>
 
@@ -32,10 +32,10 @@ class WeightsFile {
   WeightsFile& operator=(const WeightsFile&) = delete;
   const std::string& name() const { return name_; }  // for messages
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
-  int find(const std::string& tensor) const;  // -1: it has none of this name
+  int find(const std::string& tensor) const;  // -1: no tensor has this name
   // A complete tensor; 16-bit floats are widened. UserError (65, 74).
   virtual NpyData read(int tensor) const = 0;
-  // Its values inside these boxes of a tensor of these extents, of as many elements: row-major. UserError (65, 74).
+  // A tensor's values inside these boxes, row-major. The boxes refer to `extents`, which have as many elements. UserError (65, 74).
   virtual std::vector<std::vector<double>> read_boxes(int tensor, const std::vector<Box>& boxes,
                                                       const std::vector<Index>& extents) const;
 
@@ -47,13 +47,13 @@ class WeightsFile {
   std::vector<StoredTensor> tensors_;
 };
 
-// A file by its content, a checkpoint, or a run directory: its weights.safetensors, else its newest checkpoint.
+// Opens a file (its kind found by content), a checkpoint, or a run directory: its weights.safetensors, else its newest checkpoint.
 // UserError: 66 it is not there; 65 it is none of these, or damaged.
 std::unique_ptr<WeightsFile> open_weights(const std::filesystem::path& path);
 std::unique_ptr<WeightsFile> open_safetensors(const std::filesystem::path& path);
 std::unique_ptr<WeightsFile> open_npz(const std::filesystem::path& path);
 
-// Writes tensor after tensor; there whole once finished, else not at all. UserError (74).
+// Writes tensor after tensor; the file appears whole once finished, else not at all. UserError (74).
 class WeightsWriter {
  public:
   virtual ~WeightsWriter() = default;
@@ -61,7 +61,7 @@ class WeightsWriter {
   virtual void finish() = 0;
 };
 using Metadata = std::map<std::string, std::string>;
-// tensors: all that will be added, in order; F32, F64, I32 or I64. metadata: kept by safetensors alone.
+// tensors: all that will be added, in order; F32, F64, I32 or I64. metadata: written only by safetensors.
 std::unique_ptr<WeightsWriter> new_safetensors(const std::filesystem::path& path, const std::vector<StoredTensor>& tensors,
                                                const Metadata& metadata);
 // zip64_from: sizes and offsets from there on are written in 64 bits.
@@ -82,7 +82,7 @@ void for_each_run(const Box& box, F&& visit) {
     }
   }
 }
-// Elements before `here` in the box, row-major.
+// Number of elements before `here` in the box, row-major.
 inline Index position_in(const Box& box, const std::vector<Index>& here) {
   Index position = 0;
   for (std::size_t d = 0; d < box.size(); d++) position = position * box[d].size() + here[d] - box[d].begin;
@@ -95,12 +95,12 @@ std::optional<Index> elements_of(const std::vector<Index>& extents);
 Index bytes_of_dtype(const std::string& dtype);
 // "[3, 4]"
 std::string to_text(const std::vector<Index>& extents);
-// A name from a file, for messages: control characters and what is too long are replaced.
+// A name from a file, for messages: control characters are replaced and long names shortened.
 std::string shown(const std::string& name);
-// Of a tensor: its dtype, its extents, its bytes.
+// The hash of a tensor: of its dtype, its extents and its bytes.
 std::uint64_t hash_of_tensor(const StoredTensor& tensor, std::span<const std::byte> bytes);
 std::string to_hex(std::uint64_t hash);  // 16 digits
-// Little-endian bytes become values; 16-bit floats are widened. As many as the extents say.
+// Converts little-endian bytes to values; 16-bit floats are widened. As many values as the extents say.
 NpyData values_of(const StoredTensor& tensor, std::string_view bytes);
 std::span<const std::byte> bytes_in(const NpyData& values);
 

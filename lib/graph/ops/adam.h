@@ -8,7 +8,7 @@
 
 namespace motley {
 
-// weight_decay: what that one does.
+// weight_decay: documentation of that key.
 template <class T>
 std::vector<OptimizerKey> adam_keys(const std::string& weight_decay) {
   return {{"beta1", "fraction of the mean gradient that is kept", T{}.beta1, 1, true},
@@ -17,13 +17,13 @@ std::vector<OptimizerKey> adam_keys(const std::string& weight_decay) {
           {"weight_decay", weight_decay, T{}.weight_decay}};
 }
 
-// UserError: a value is not in its range.
+// UserError: a value is outside its range.
 template <class T>
 void check_adam_values(const std::string& kind, const T& its, const std::vector<OptimizerKey>& keys) {
   check_values(kind, its.learning_rate, keys, {its.beta1, its.beta2, its.epsilon, its.weight_decay});
 }
 
-// The moments' part, of values that are right.
+// The part of an optimizer that the moments need, from valid values.
 template <class T>
 Adam moments_of(const std::string& kind, const T& its, const std::vector<OptimizerKey>& keys) {
   check_adam_values(kind, its, keys);

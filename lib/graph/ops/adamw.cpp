@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adam with decoupled weight decay (Loshchilov and Hutter, arXiv 1711.05101, algorithm 2): its update, on a parameter that has
-// decayed first.
+// Adam with decoupled weight decay (Loshchilov and Hutter, arXiv 1711.05101, algorithm 2): Adam's update, applied after the
+// parameter has decayed.
 #include "graph/compiled.h"
 #include "graph/ops/adam.h"
 #include "graph/update_form.h"

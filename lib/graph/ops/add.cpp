@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// y = a + b + ...: one tensor with one writer per operand, which is repeated along the dims that it lacks.
+// y = a + b + ...: one tensor with one writer per operand; an operand is repeated along the dims that it lacks.
 #include "graph/nodes.h"
 
 namespace motley {
@@ -32,7 +32,7 @@ Tensor add(const std::vector<Tensor>& summands, const NameOption& o) {
   for (const Tensor& t : summands)
     for (const Dim& d : t.shape().dims()) {
       if (!all->shape().has(d.name)) {
-        const bool as_many = t.shape().rank() == all->shape().rank();  // then each lacks one of the other's
+        const bool as_many = t.shape().rank() == all->shape().rank();  // then each lacks a dim of the other
         std::string missing = d.name;
         for (const Dim& its : all->shape().dims())
           if (as_many && !t.shape().has(its.name)) missing = its.name;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // attention: per head y[i] = sum over j of softmax over j of (q[i] k[j] / sqrt(head size)) times v[j], for i and j along one dim;
-// q, k, v and the output are dense layers of x (Vaswani et al., arXiv 1706.03762, 3.2). Heads and positions i are cut as any dim; j
-// has an index of its own, which is not cut: a rule for the positions cuts the queries, and all keys come to each. Of a mask the
-// values at j are read. No scores are stored (Dao et al., arXiv 2205.14135): forward keeps their log-sum-exp, from which the
-// gradients compute the weights again.
+// q, k, v and the output are dense layers of x (Vaswani et al., arXiv 1706.03762, 3.2). Heads and positions i can be cut as any
+// dim; j has a separate index, which is not cut: a rule for the positions cuts the queries, and every rank receives all keys. A
+// mask is read at the positions j. No scores are stored (Dao et al., arXiv 2205.14135): forward keeps their log-sum-exp, from which
+// the gradients compute the weights again.
 #include <algorithm>
 #include <cmath>
 
@@ -27,7 +27,7 @@ class Attention final : public Op {
   Attention(Dim heads, Dim head, std::string over, bool causal, bool bias)
       : heads_(std::move(heads)), head_(std::move(head)), over_(std::move(over)), causal_(causal), bias_(bias) {}
   bool has_parameters() const override { return true; }
-  bool has_weight() const override { return false; }  // it has four: of queries, keys, values and the output
+  bool has_weight() const override { return false; }  // it has four weights: of queries, keys, values and the output
 
   void forward(Lowering& to, const Node& node) const override {
     const Parts t = parts(to, node);
@@ -73,14 +73,14 @@ class Attention final : public Op {
  private:
   struct Projection {
     std::string name{};
-    PassOperand weight{}, queries{}, keys{};  // what it makes, read at the positions i and j
+    PassOperand weight{}, queries{}, keys{};  // keys: what the projection makes, read at the positions i and j
     int bias = -1;
   };
   struct Parts {
     std::vector<PassIndex> indices{};  // batch.., heads, positions i, positions j, head, features
-    int queries = -1;                  // of these, the positions i; j and head come next
+    int queries = -1;                  // number of the index of positions i; positions j and head come next
     Projection query{"query"}, key{"key"}, value{"value"};
-    PassOperand x{}, lse{}, joined{}, out_weight{}, y{}, mask{};  // mask: no tensor: there is none
+    PassOperand x{}, lse{}, joined{}, out_weight{}, y{}, mask{};  // mask without a tensor: there is none
     bool expands = false;                                         // the mask lacks dims of the batch, or has them in another order
     int out_bias = -1;
   };
@@ -90,7 +90,7 @@ class Attention final : public Op {
     const int x = to.value(node.inputs[0]);
     const Shape shape = to.tensor(x).shape;
     const Dim features = shape.dims().back(), positions = shape[shape.position(over_)];
-    std::vector<Dim> rows;  // one softmax each
+    std::vector<Dim> rows;  // one softmax for each
     for (const Dim& d : shape.dims())
       if (d.name != over_ && d.name != features.name) rows.push_back(d);
     std::vector<Dim> masked = rows;
@@ -100,7 +100,7 @@ class Attention final : public Op {
     each.insert(each.end(), {positions, heads_, head_});  // as the products make and read them: no copies between
     all.insert(all.end(), {head_, features});
     t.indices = indices_of(Shape(all));
-    t.indices.insert(t.indices.end() - 2, {"keys of " + over_, positions.size});  // no dim of any tensor
+    t.indices.insert(t.indices.end() - 2, {"keys of " + over_, positions.size});  // not a dim of any tensor
     t.queries = static_cast<int>(rows.size()) - 1;
     const auto here = [&](int tensor) { return PassOperand{tensor, indices_in(t.indices, to.tensor(tensor).shape)}; };
     const auto at_keys = [&](PassOperand o) {
@@ -140,7 +140,7 @@ class Attention final : public Op {
     p.made = made;
   }
 
-  // A product over the indices that these have, of all that are named.
+  // A product over those of the named indices that these operands have.
   static void contract(Lowering& to, const Node& node, const Parts& t, const std::string& what, PassKind kind, const PassOperand& a,
                        const PassOperand& b, const PassOperand& y) {
     Pass& p = to.pass(node, what, KernelOp::dense, kind);

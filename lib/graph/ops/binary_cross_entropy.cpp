@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of logit x and label y, e = exp(-|x|): loss = max(x, 0) - x y + log(1 + e); dx = (p - y) g, p = 1 / (1 + exp(-x)). Neither rounds
-// a label that is all but hit to 0, neither overflows.
+// For logit x and label y, with e = exp(-|x|): loss = max(x, 0) - x y + log(1 + e); dx = (p - y) g, p = 1 / (1 + exp(-x)). The loss
+// of a label that is almost reached is not rounded to 0, and nothing overflows.
 #include "graph/compiled.h"
 #include "graph/nodes.h"
 #include "graph/ops/shapes.h"

@@ -26,7 +26,7 @@ class Joined final : public Op {
   std::vector<DimMap> maps_;
 };
 
-// All dims of `part` but its own `in` are dims of `first` but `first`'s `in`, with the same sizes.
+// Checks that `part` and `first` have the same dims with the same sizes, except for their concatenated dims.
 void check_same(const std::string& op, const Tensor& first, const std::string& first_in, const Tensor& part,
                 const std::string& in) {
   const std::string both = op + ": \"" + part.name() + "\" and \"" + first.name() + "\" ";

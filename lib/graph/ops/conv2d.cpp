@@ -22,7 +22,7 @@ class Conv2d final : public Op {
   void backward(Lowering& to, const Node& node) const override {
     const int x = to.value(node.inputs[0]), w = form_.weight_of(to, node);
     const int dy = to.gradient(to.value(node)), dw = to.gradient(w);
-    if (to.wants_gradient(x)) form_.data(to, node, "backward_data", dy, w, to.gradient(x));  // first: the layers before wait for it
+    if (to.wants_gradient(x)) form_.data(to, node, "backward_data", dy, w, to.gradient(x));  // first: earlier layers wait for it
     form_.filter(to, node, "backward_filter", x, dy, dw);
     if (form_.bias) copy_pass(to, node, "backward_bias", dy, to.gradient(form_.bias_of(to, node, form_.f)));
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// conv_transpose2d: x[n f p q], w[f c r s] -> y[n c h w], which is what conv2d's pass of the data gradient makes of such a dy; so
-// its own gradients are the convolution of dy, and that one's pass of the weight's gradient (Dumoulin and Visin, arXiv 1603.07285,
+// conv_transpose2d: x[n f p q], w[f c r s] -> y[n c h w]: the result of conv2d's data-gradient pass for dy = x. So its own
+// gradients are the convolution of dy, and the weight-gradient pass of that convolution (Dumoulin and Visin, arXiv 1603.07285,
 // chapter 4).
 #include "graph/layer_kind.h"
 #include "graph/ops/convolution.h"

@@ -5,7 +5,7 @@ namespace motley {
 
 namespace {
 
-// A pass over these, and where its operands' dims are.
+// A pass over three tensors, and the positions of their dims.
 struct Roles3 {
   Pass& pass;
   std::vector<int> x{}, w{}, y{};
@@ -68,7 +68,7 @@ void Convolution::filter(Lowering& to, const Node& node, const std::string& what
   const Roles3 at = add_pass(to, node, *this, what, PassKind::backward_filter, x, dy);
   at.pass.reads = {{x, at.x}, {dy, at.y}};
   at.pass.writes = {dw, at.w};
-  if (groups > 1) at.pass.whole = {at.pass.roles[1]};  // a part of the channels makes parts of dw that are no box
+  if (groups > 1) at.pass.whole = {at.pass.roles[1]};  // with a part of the channels, the written part of dw would not be a box
 }
 
 Channels channels_of(const std::string& op, const Tensor& x, const Slides& slides, const Dim& in, const Dim& out, Index groups) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What conv2d and conv_transpose2d share: x[n c h w], w[f c r s], y[n f p q] and the passes over them; windows h~r->p, w~s->q. By
-// groups: w[f i r s], i the channel in its group; a third window c~i->f, whose stride and extent are a group's channels, shared by
-// its filters.
+// Shared by conv2d and conv_transpose2d: x[n c h w], w[f c r s], y[n f p q] and the passes over them; windows h~r->p, w~s->q. With
+// groups: w[f i r s], i the channel within its group; and a third window c~i->f, whose stride and extent are the number of channels
+// in a group, shared by the group's filters.
 #pragma once
 #include "graph/ops/windows.h"
 
@@ -16,13 +16,14 @@ struct Convolution {
 
   int weight_of(Lowering& to, const Node& node) const;
   int bias_of(Lowering& to, const Node& node, const Dim& dim) const;
-  // y = conv(x, w); dx = the gradient of x; dw = that of w. Each of tensors of these shapes.
+  // y = conv(x, w); dx = the gradient of x; dw = the gradient of w, for tensors of these shapes.
   void forward(Lowering& to, const Node& node, const std::string& what, int x, int w, int y) const;
   void data(Lowering& to, const Node& node, const std::string& what, int dy, int w, int dx) const;
   void filter(Lowering& to, const Node& node, const std::string& what, int x, int dy, int dw) const;
 };
 
-// What an op reads (`in`, or the dim before the slid-over ones) and what it makes. UserError: they do not fit x or each other.
+// The dim that an op contracts (`in`, or the dim before those of `over`) and the dim that it makes. UserError: they do not fit x or
+// each other.
 struct Channels {
   Dim in{}, out{};
 };

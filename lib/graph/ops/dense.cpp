@@ -25,7 +25,7 @@ class Dense final : public Op {
   void backward(Lowering& to, const Node& node) const override {
     const Parts t = parts(to, node);
     const int dy = to.gradient(t.y), dw = to.gradient(t.w);
-    if (to.wants_gradient(t.x)) {  // first: the layers before this one wait for it
+    if (to.wants_gradient(t.x)) {  // first: earlier layers wait for it
       const int dx = to.gradient(t.x);
       Pass& data = pass(to, node, t, "backward_data", PassKind::backward_data);
       data.reads = {{dy, t.y_at}, {t.w, t.w_at}};

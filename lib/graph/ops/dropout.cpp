@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// y = 0 with probability `rate`, else x / (1 - rate) (Srivastava et al., JMLR 15, 2014); an inference's y = x. What is dropped is
-// decided by seed, name, step and global index alone: equal bits for every layout, on every device. The gradient draws it again.
+// y = 0 with probability `rate`, else x / (1 - rate) (Srivastava et al., JMLR 15, 2014); in an inference y = x. What is dropped is
+// determined by seed, name, step and global index alone: the same bits for every layout, on every device. The gradient draws the
+// same numbers again.
 #include <cmath>
 
 #include "graph/compiled.h"
@@ -12,8 +13,8 @@ namespace motley {
 
 namespace {
 
-// Of x, and its sample's key; the positions along the dims other than the samples' are mixed in one after the other. The rate is a
-// multiple of 2^-24, as the numbers that it is compared with: no rounding decides.
+// Formula of x and its sample's key; the positions along the dims other than the samples' are mixed in one after the other. The
+// rate is a multiple of 2^-24, as are the numbers that it is compared with: rounding does not affect the decision.
 Formula dropped(std::size_t rank, std::size_t samples, double rate) {
   Value random = integer(1);
   for (std::size_t d = 0; d < rank; d++)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// y[n.. f] = w[x[n..] f]: the sum over rows v of (v == x ? w[v f] : 0), of which kernels compute the row alone (kernels/one_hot.h).
-// A rank with some of the rows gives 0 for the others': partial sums. dw[v f] = sum over n.. of (v == x ? dy[n.. f] : 0).
+// y[n.. f] = w[x[n..] f]: the sum over rows v of (v == x ? w[v f] : 0), for which kernels compute only the row x
+// (kernels/one_hot.h). A rank with only some of the rows gives 0 for numbers of other rows: partial sums. dw[v f] = sum over n.. of
+// (v == x ? dy[n.. f] : 0).
 #include "graph/layer_kind.h"
 #include "graph/nodes.h"
 #include "graph/ops/shapes.h"
@@ -10,7 +11,7 @@ namespace motley {
 
 namespace {
 
-Formula row(std::size_t rows) {  // x, w or dy; which index counts the rows
+Formula row(std::size_t rows) {  // x, w or dy; `rows`: the index that counts the rows
   return formula({select(matches(position(static_cast<int>(rows)), integer(0)), operand(1), 0.0)});
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// x times the normal distribution's probability up to x (Hendrycks and Gimpel, arXiv 1606.08415, eq. 1).
-// A model file's layer may choose the tanh of gelu_tanh.cpp in erf's place.
+// x times the standard normal distribution function at x (Hendrycks and Gimpel, arXiv 1606.08415, eq. 1). A model file's layer may
+// choose the tanh of gelu_tanh.cpp instead of erf.
 #include "graph/layer_kind.h"
 #include "graph/pointwise.h"
 

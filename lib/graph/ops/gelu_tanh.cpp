@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// GELU with a tanh in the place of erf (Hendrycks and Gimpel, arXiv 1606.08415, section 2).
+// GELU with a tanh instead of erf (Hendrycks and Gimpel, arXiv 1606.08415, section 2).
 #include <motley/ops.h>
 
 #include "graph/pointwise.h"

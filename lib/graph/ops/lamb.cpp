@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// LAMB (You et al., arXiv 1904.00962, algorithm 2): Adam's step, its length that of the parameter.
+// LAMB (You et al., arXiv 1904.00962, algorithm 2): Adam's step, scaled to the length of the parameter.
 #include "graph/compiled.h"
 #include "graph/ops/adam.h"
 #include "graph/update_form.h"
@@ -27,7 +27,7 @@ Formula direction_of(const Lamb& l) {  // m v w
 
 const Compiled kCompiled(formulas_of({Lamb{}, Lamb{.weight_decay = 0}}));
 
-// The squares of parameter and direction, whose sums fuse makes one pass.
+// The squares of parameter and direction; fuse makes their sums in one pass.
 RowFormula squares_of(const Lamb& l) {  // w, Adam's last two scalars, m v
   const Value w = operand(0), length = direction_of(l, scalar(1), scalar(2), operand(3), operand(4), w);
   return {formula({w * w, length * length}), {}, true};

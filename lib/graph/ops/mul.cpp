@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// y = a * b, the one of fewer dims, b, broadcast over those that it lacks; da = dy b, db = sum of dy a.
+// y = a * b, where b, the one with fewer dims, is broadcast over the dims that it lacks; da = dy b, db = sum of dy a.
 #include "graph/compiled.h"
 #include "graph/layer_kind.h"
 #include "graph/nodes.h"

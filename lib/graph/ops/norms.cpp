@@ -12,7 +12,7 @@ namespace motley {
 
 namespace {
 
-// Operands are given in this order, but for a center where there is none.
+// Operands are given in this order, without a center if there is none.
 Formula shifted() {  // x origin
   return formula({operand(0) - operand(1)});
 }
@@ -23,7 +23,7 @@ Formula squared(bool centered) {  // x center or origin
 Formula mean_of_shifted() {  // origin, mean of what is shifted
   return formula({operand(0) + operand(1)});
 }
-// Rounding makes it less than 0 where it is next to nothing.
+// Rounding can make it negative where it is almost 0.
 Formula variance_of_shifted() {  // mean of the shifted, mean of its squares
   const Value variance = operand(1) - operand(0) * operand(0);
   return formula({select(variance < 0.0, 0.0, variance)});
@@ -53,7 +53,7 @@ Formula gradient(bool centered) {
   return formula({operand(2) * (centered ? of_scale - operand(6) : of_scale)});
 }
 
-// Two sums of the same operands, as fuse makes them one.
+// Two sums of the same operands, in the form in which fuse joins them.
 Formula both(const Formula& a, const Formula& b) {
   const auto as_they_are = [](int k) { return operand(k); };
   return formula({apply(a, as_they_are).front(), apply(b, as_they_are).front()});
@@ -72,8 +72,8 @@ const Compiled kCompiled({squared(true), squared(false), inverse_root(1e-5), out
                           times_normal(true), times_normal(false), weighted_times_normal(true), weighted_times_normal(false),
                           gradient(true), gradient(false), sums(), weighted_sums()});
 const Compiled kWide({mean_of_shifted(), variance_of_shifted()}, Width::f64);
-// Sums over rows of values (batch_norm, group_norm), of which statistics have one for each; along rows of features (layer_norm,
-// rms_norm) they have one value for each row.
+// Sums over rows of values (batch_norm, group_norm), where statistics have one value for each value of a row; along rows of
+// features (layer_norm, rms_norm) statistics have one value for each row.
 const Compiled kRows(std::vector<RowFormula>{{statistics(), {}, true, {1}, {1}},
                                              {statistics(), {1}, true, {}, {1}},
                                              {squared(true), {}, true, {1}},
@@ -97,8 +97,9 @@ const Compiled kRows(std::vector<RowFormula>{{statistics(), {}, true, {1}, {1}},
                                              {gradient(true), {2, 4, 5, 6}},
                                              {gradient(false), {2, 4}}});
 
-// What networks have after a norm, which fuse joins to it: an activation, or the other branch and one (ResNets). The activation's
-// gradient, of what is stored or computed again, becomes a part of the norm's; before that comes that of the other branch.
+// What networks have after a norm, and fuse joins to it: an activation, or the addition of another branch and an activation
+// (ResNets). The activation's gradient, from what is stored or computed again, becomes a part of the norm's; before that the other
+// branch's gradient is added.
 std::vector<RowFormula> chains() {
   std::vector<RowFormula> out;
   const Formula& relu = Pointwise::find("relu")->forward();
@@ -113,8 +114,8 @@ std::vector<RowFormula> chains() {
     }
     out.push_back({formula({sum_in_order(operand(0), in_order(gradient(centered), 1))})});
   }
-  // Where two norms are added (a block whose shortcut has one), both halves of the two are sums of one gradient; that of a block's
-  // input is the sum of two.
+  // Where two norms are added (a block whose shortcut has one), the halves of both are sums of the same gradient; the gradient of a
+  // block's input is the sum of two.
   const Value two = sum_in_order(operand(0), operand(4));
   const std::vector<Value> first = apply(sums(), [](int k) { return operand(k); }),
                            second = apply(times_normal(true), [](int k) { return operand(k == 0 ? 0 : k + 3); });
@@ -131,7 +132,8 @@ std::vector<RowFormula> chains() {
       return apply(activation.backward(), [&](int k) { return k == 0 ? operand(0) : of; })[0];
     };
     if (!activation.from_y()) out.push_back({formula({gradient_of(in_order(output(true), 1))})});
-    // The norm's two halves read x, scale, weight, center and bias as these of their operands; `stored` is free.
+    // The norm's two halves read x, scale, weight, center and bias as these numbers of their operands; `stored` is not used by
+    // them.
     struct Half {
       Formula of{};
       std::array<int, 5> norm{};
@@ -182,10 +184,10 @@ class Norm final : public Op {
     const std::vector<int> terms = with({dy, t.x, t.scale}, {t.center});
     const bool wanted = to.wants_gradient(t.x), per_value = t.affine == t.kept || !form_.grouped.empty() || form_.local;
     int plain = -1, normal = -1;  // the means of g weight, and of g weight normal
-    if (per_value) {              // of weight and bias, from the same sums
+    if (per_value) {              // gradients of weight and bias, from the same sums
       const int sum = to.inner(node, "sum_g", t.kept, DType::f64), sum_normal = to.inner(node, "sum_g_normal", t.kept, DType::f64);
       map_pass(to, node, "sum_g_normal", terms, sum_normal, times_normal(form_.centered));
-      if (form_.centered) map_pass(to, node, "sum_g", {dy}, sum, {});  // nothing reads the first meanwhile: both travel as one
+      if (form_.centered) map_pass(to, node, "sum_g", {dy}, sum, {});  // no pass reads the first in between: sent as one
       map_pass(to, node, "backward_weight", {sum_normal}, to.gradient(t.weight), {});
       if (form_.centered) map_pass(to, node, "backward_bias", {sum}, to.gradient(t.bias), {});
       if (wanted) {
@@ -263,9 +265,9 @@ class Norm final : public Op {
     return t;
   }
 
-  // Mean and variance of one reading of x. Sums of x - origin and of its squares, in f64, where the origin is the first of the n
-  // elements that are normalised together: it is at most sqrt(n - 1) standard deviations from their mean, so that the difference of
-  // the means has an error of at most n, usually about 2, roundings of the variance.
+  // Mean and variance from one reading of x: sums of x - origin and of its squares, in f64, where the origin is the first of the n
+  // elements that are normalised together. The origin is at most sqrt(n - 1) standard deviations from their mean, so that the
+  // difference of the means has an error of at most n, usually about 2, roundings of the variance.
   void read_once(Lowering& to, const Node& node, const Parts& t) const {
     const int first = to.inner(node, "first", t.kept), origin = to.inner(node, "origin", t.kept, DType::f64),
               shifted_mean = to.inner(node, "shifted_mean", t.kept, DType::f64),
@@ -279,8 +281,9 @@ class Norm final : public Op {
     map_pass(to, node, "variance", {shifted_mean, squares}, t.variance, variance_of_shifted());
   }
 
-  // ---- of a rank's samples
-  // The mean, over the samples that a rank has, of what there is of each; of other norms what there is. behind: OwnPart's.
+  // ---- statistics of a rank's samples
+  // The mean, over the samples that a rank has, of the per-sample values; for other norms the values as they are. behind: as in
+  // OwnPart.
   int own_mean(Lowering& to, const Node& node, const std::string& what, int of, Index behind = 0) const {
     if (!form_.local || !to.trains()) return of;
     const int mean = to.inner(node, what + (behind > 0 ? "_unbiased" : "_own"), to.tensor(of).shape, to.tensor(of).dtype);
@@ -295,11 +298,11 @@ class Norm final : public Op {
     return mean;
   }
 
-  // ---- by groups: sums per value of the grouped dim come first, so that x is never put in another shape; only these are
+  // ---- by groups: sums per value of the grouped dim come first, so that x need not be reshaped; only these sums are
   std::string group_name() const { return "groups" + std::to_string(form_.groups) + "-" + form_.grouped; }
   std::vector<DimMap> members() const { return {{{form_.grouped}, {group_name(), "in-" + group_name()}, 0}}; }
 
-  // The mean of formula(operands) over what is normalised together.
+  // The mean of formula(operands) over the elements that are normalised together.
   void total(Lowering& to, const Node& node, const Parts& t, const std::string& what, const std::vector<int>& operands, int into,
              Formula formula) const {
     if (form_.grouped.empty()) return static_cast<void>(map_pass(to, node, what, operands, into, std::move(formula), 1 / t.count));
@@ -312,7 +315,7 @@ class Norm final : public Op {
     shape_copy(to, node, what + " members", parts, split, members());
     map_pass(to, node, what, {split}, into, {});
   }
-  // formula(one per group) for every value.
+  // Applies a formula of one number per group to every value.
   void each(Lowering& to, const Node& node, const Parts& t, const std::string& what, int from, int into, Formula formula) const {
     if (form_.grouped.empty()) return static_cast<void>(map_pass(to, node, what, {from}, into, std::move(formula)));
     const int of_group = to.inner(node, what + "_of_group", t.groups), split = to.inner(node, what + "_of_members", t.split);
@@ -334,13 +337,13 @@ class Norm final : public Op {
     return mean;
   }
 
-  // Those of the last ones that a norm without a center has not are left out.
+  // Leaves out those of the last operands that a norm without a center does not have.
   std::vector<int> with(std::vector<int> operands, const std::vector<int>& centered) const {
     if (form_.centered) operands.insert(operands.end(), centered.begin(), centered.end());
     return operands;
   }
 
-  // Unbiased, as PyTorch's; of local ones the mean over the samples of what their ranks have.
+  // Unbiased, as in PyTorch; for local statistics the mean, over the samples, of their ranks' statistics.
   void move_statistics(Lowering& to, const Node& node, const Parts& t) const {
     const auto samples = static_cast<double>(to.in_micro_batch(to.samples_of(node.shape)));
     if (t.count * (form_.local ? samples : 1) < 2)

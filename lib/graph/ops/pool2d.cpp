@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// max_pool2d, avg_pool2d: x[n c h w] -> y[n c p q]; windows h~r->p, w~s->q. The maximum's winner is found again from x when
-// the gradient needs it: nothing but x and dy is kept or sent.
+// max_pool2d, avg_pool2d: x[n c h w] -> y[n c p q]; windows h~r->p, w~s->q. The gradient finds the maximum's winner again from x:
+// only x and dy are kept or sent.
 #include <algorithm>
 
 #include "base/at.h"
@@ -35,7 +35,7 @@ class Pool2d final : public Op {
   }
 
  private:
-  // A winner is found from all of its window: x's rows and columns become indices apart from dx's, which reach as far as the
+  // Finding a winner needs its whole window: x's rows and columns become separate indices from dx's, and extend as far as the
   // windows do.
   static std::vector<int> add_reach(Pass& p, std::vector<int> x_at) {
     for (std::size_t i = 0; i < 2; i++) {
@@ -55,7 +55,7 @@ class Pool2d final : public Op {
   Slides slides_;
 };
 
-// A mean or maximum over padding alone: there is none.
+// Refuses windows over padding alone, which have no mean or maximum.
 void refuse_padding_alone(const Slide& s, Index before, Index after) {
   if (std::max(before, after) >= s.window)
     throw UserError("padding " + std::to_string(std::max(before, after)) + " on \"" + s.dim +

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // sum, mean over dims, and the global average pool: y = scale * sum of x; dx = scale * broadcast(dy). A mean of losses some of
-// which are ignored: y = sum of x / k; dx = broadcast(dy / k), k = how many count, at least 1.
+// which are ignored: y = sum of x / k; dx = broadcast(dy / k), k = number of losses that count, at least 1.
 #include <algorithm>
 
 #include "graph/compiled.h"
@@ -35,7 +35,7 @@ Formula quotient() {  // x k
 }
 const Compiled kCompiled({counts(7), quotient()});
 
-// Of x and its labels.
+// The mean of x over the elements whose labels count.
 class MeanOfCounted final : public Op {
  public:
   MeanOfCounted(Index ignored, double repeated) : ignored_(ignored), repeated_(repeated) {}
@@ -52,7 +52,7 @@ class MeanOfCounted final : public Op {
 
  private:
   Index ignored_;
-  double repeated_;  // elements that share a label
+  double repeated_;  // number of elements that share a label
 };
 
 enum class Mean : std::uint8_t { no, yes };

@@ -28,7 +28,7 @@ class Reshape final : public Op {
   std::vector<DimMap> maps_;
 };
 
-// Of the sizes that are given. UserError: more than a tensor may have.
+// The product of the given sizes. UserError: more than a tensor may have.
 Index product_of(const std::vector<Dim>& dims) {
   std::vector<Dim> given;
   std::copy_if(dims.begin(), dims.end(), std::back_inserter(given), [](const Dim& d) { return d.size > 0; });
@@ -42,7 +42,7 @@ std::string product_text(const std::vector<Dim>& dims) {
   return out + (dims.size() > 1 ? " = " + std::to_string(product_of(dims)) : "");
 }
 
-// The sizes of `out`, at most one of which is left open.
+// The sizes of `out`, of which at most one is left open (and computed here).
 std::vector<Dim> closed(const std::string& op, const Tensor& x, const std::vector<Dim>& in, std::vector<Dim> out) {
   const Index all = product_of(in), given = product_of(out);
   Dim* open = nullptr;

@@ -6,7 +6,7 @@
 
 namespace motley {
 
-// Below -88 sigmoid(x) counts as exp(-88) = 6e-39: with an infinite exp(-x) the gradient would be infinity / infinity.
+// Below -88 sigmoid(x) is replaced by exp(-88) = 6e-39: with an infinite exp(-x) the gradient would be infinity / infinity.
 static const Pointwise kOp("silu", [](const Value& x) { return x / (1.0 + exp(-select(x < -88.0, -88.0, x))); });
 
 Tensor silu(const Tensor& x, const NameOption& o) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// slice: y[j] = x[begin + j]. pad: y[before + i] = x[i], 0 elsewhere. One is the other's gradient.
+// slice: y[j] = x[begin + j]. pad: y[before + i] = x[i], 0 elsewhere. Each is the gradient of the other.
 #include <limits>
 
 #include "graph/ops/shapes.h"

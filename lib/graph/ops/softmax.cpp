@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// e = exp(x - m), y = e / s over one dim, m = max of x, s = sum of e; dx = y (dy - sum of dy y). Over a cut dim the passes' small
-// results travel, never x. Storing e costs less than computing it twice (bench/norms).
+// e = exp(x - m), y = e / s over one dim, m = max of x, s = sum of e; dx = y (dy - sum of dy y). Over a cut dim only the passes'
+// small results are sent, never x. Storing e costs less than computing it twice (bench/norms).
 #include "graph/compiled.h"
 #include "graph/layer_kind.h"
 #include "graph/nodes.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // loss[n..] = log(exp(h - m) + s) + m - h, m = max over c of l[n.. c], h = l[n.., label], s = sum over all other c of exp(l[n.. c]
-// - m). Over a cut class dim the passes' small results travel, never the logits. With labels smoothed by a the target of a class is
-// a / C, of the label 1 - a besides (Szegedy et al., arXiv 1512.00567, section 7): loss + a (h - m + d), d = mean over c of m -
-// l[n.. c]. Where the label is ignored, loss and gradient are 0.
+// - m). Over a cut class dim only the passes' small results are sent, never the logits. With labels smoothed by a, the target of
+// every class is a / C, plus 1 - a for the label (Szegedy et al., arXiv 1512.00567, section 7): loss + a (h - m + d), d = mean over
+// c of m - l[n.. c]. Where the label is ignored, loss and gradient are 0.
 #include "graph/compiled.h"
 #include "graph/nodes.h"
 
@@ -10,8 +10,8 @@ namespace motley {
 
 namespace {
 
-// Of logit l, maximum m, the others' sum s, the label's logit h, the loss's gradient g; the class is the index `classes`. The
-// label's own exp stays out of s: where it is all but 1, s keeps its digits.
+// For logit l, maximum m, the others' sum s, the label's logit h, the loss's gradient g; the index `classes` counts the classes.
+// The label's own exp is not added to s: where it is almost 1, s keeps its digits.
 Formula other_exp(int classes) {  // l m label
   return formula({select(matches(position(classes), integer(2)), 0.0, exp(operand(0) - operand(1)))});
 }
@@ -22,18 +22,18 @@ Formula distance() {  // l m
   return formula({operand(1) - operand(0)});
 }
 
-// What differs from log(sum) - h.
+// Options that change the loss log(sum) - h.
 struct Targets {
   double smoothing = 0;
   std::optional<Index> ignored{};
   Index classes = 0;
 };
-// `value` where the label, operand k, counts.
+// `value` if the label, operand k, counts; else 0.
 Value counted(const Targets& t, int k, const Value& value) {
   return t.ignored ? select(matches(integer(k), whole(static_cast<int>(*t.ignored))), 0.0, value) : value;
 }
 
-Formula loss(const Targets& t) {  // m s h, d where labels are smoothed, label where some are ignored
+Formula loss(const Targets& t) {  // m s h, d with smoothed labels, label with ignored ones
   const Value m = operand(0), s = operand(1), h = operand(2), label = exp(h - m);
   Value each = select(s < label, log1p(s / label), log(label + s) + m - h);
   if (t.smoothing > 0) each = each + t.smoothing * (h - m + operand(3));
@@ -112,7 +112,7 @@ class SoftmaxCrossEntropy final : public Op {
     return {to.value(node.inputs[0]), to.value(node.inputs[1]), to.inner(node, "max", node.shape),
             to.inner(node, "exp", node.shape), to.inner(node, "hit", node.shape)};
   }
-  // A map over the indices of `over`, in its dims' order.
+  // A map over the indices of `over`, in the order of its dims.
   static Pass& pass(Lowering& to, const Node& node, const std::string& what, const Shape& over, const std::vector<int>& reads,
                     int into) {
     const Shape result = to.tensor(into).shape;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// transpose: the same dims in another order. rename: the same dims, one of them under another name. Nothing is computed: both are
-// read where their source is.
+// transpose: the same dims in another order. rename: the same dims, one of them under another name. Nothing is computed: readers
+// read the source in place.
 #include <algorithm>
 
 #include "graph/ops/shapes.h"
@@ -35,7 +35,7 @@ class Rename final : public Op {
   }
 
  private:
-  // Dims match by position: both names are one index.
+  // Dims match by position: the two names share one index.
   static void copy(Lowering& to, const Node& node, const std::string& what, int from, int into) {
     const Shape result = to.tensor(into).shape;
     Pass& p = to.pass(node, what, KernelOp::map, PassKind::forward);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // upsample2d: x[n c h w] -> y[n c p q], p of scale h, q of scale w.
 // nearest: y[p] = x[p / scale], a copy of x repeated (source h, copy a) -> p.
-// bilinear: means of the nearest ones. The mean of those around p, `scale` of them, is (p + 0.5) / scale - 0.5 between its two
-// rows of x; an even number of them has its middle between two p, so that two such means have theirs at p. At an edge, where
-// fewer are there, they are all x's edge: as a mean's padding does not count, y is.
+// bilinear: means of the nearest copies. The mean of the `scale` copies around p is at (p + 0.5) / scale - 0.5 between its two rows
+// of x; an even number of copies has its middle between two p, so that the mean of two such means is at p. At an edge fewer copies
+// are there, and all of them are x's edge: as a mean's padding does not count, so is y.
 #include "graph/layer_kind.h"
 #include "graph/ops/shapes.h"
 #include "graph/ops/windows.h"
@@ -48,18 +48,18 @@ class Upsample2d final : public Op {
   }
 
  private:
-  struct Mean {  // one of bilinear's
+  struct Mean {  // one mean of bilinear
     std::string what{};
     Slides slides{};
     int read = -1, made = -1;
   };
 
-  // No rule names the dims between x and y: each rank makes of x what its part of y needs, and only x's rows travel.
+  // No rule names the dims between x and y: each rank computes from x what its part of y needs, and only x's rows are sent.
   static std::string between(const Slide& s) { return "between-" + s.dim; }
   static std::string source(const Slide& s) { return "source-" + s.dim; }
   static std::string copies(const Slide& s) { return "copies-" + s.dim; }
 
-  // In the order of an activation's memory, channels last: the copies need none.
+  // In the memory order of an activation, channels last, so that the copies need no reordering.
   Shape repeated_shape(const Shape& x) const {
     std::vector<Dim> dims, channels;
     for (std::size_t d = 0; d < x.rank(); d++) {
@@ -91,7 +91,7 @@ class Upsample2d final : public Op {
     return nullptr;
   }
 
-  // The same for both dims: so many copies in a mean, its padding on either side.
+  // The same for both dims: number of copies in a mean, and its padding on either side.
   Slides slides(Index more, Index window, Index padding, bool into_y) const {
     Slides out;
     for (std::size_t i = 0; i < 2; i++) {

@@ -38,7 +38,7 @@ Slide slide(const std::string& dim, Index in, Index window, Index stride, Index 
   return s;
 }
 
-// The other way: windows put over `in` rows, side by side and one over the other, make the rows that they would be read from.
+// The transposed geometry: windows placed over `in` rows, side by side and overlapping, make the rows that they would be read from.
 Slide transposed(const std::string& dim, Index in, Index window, Index stride, Index dilation, const Padding& padding, bool rows,
                  Index more) {
   at_least(window, 1, "window");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What convolutions, pools and upsampling share: a window that slides over two dims.
+// Shared by convolutions, pools and upsampling: a window that slides over two dims.
 #pragma once
 #include <array>
 #include <string>
@@ -21,16 +21,17 @@ enum class WindowEnd : std::uint8_t { read, made };
 struct Slide {
   std::string dim{};
   Index in = 0, out = 0, window = 1, stride = 1, dilation = 1, before = 0;
-  std::string read{};  // what the dim is called where it is read; empty: the same
+  std::string read{};  // the dim's name at the read end; empty: the same
   const std::string& name(WindowEnd end) const { return end == WindowEnd::read && !read.empty() ? read : dim; }
 };
 using Slides = std::array<Slide, 2>;  // rows, columns
 
 // UserError: `over` is not two dims of x, extents below 1, padding below 0, a window that does not fit.
 Slides slides_of(const Tensor& x, const SlideOptions& options);
-// Of windows that make their inputs from their outputs x; `more`: rows and columns at the end that they would not reach.
+// Slides of windows that make their inputs from their outputs x; `more`: rows and columns at the end that the windows would not
+// cover.
 Slides transposed_slides_of(const Tensor& x, const SlideOptions& options, const Extent2& more);
-// x's dims but the slid-over ones, in order.
+// x's dims except the slid-over ones, in order.
 std::vector<std::string> other_dims(const Tensor& x, const Slides& slides);
 // Indices n c h w f r s p q (c, f: 0 sized names when absent) and the pass's windows.
 struct WindowIndices {
@@ -39,13 +40,13 @@ struct WindowIndices {
   std::vector<int> roles{};  // n c h w f r s p q
 };
 WindowIndices window_indices(const Dim& n, const Dim& c, const Slides& slides, const Dim& f);
-// Index list of a tensor by the roles of its dims; rows/cols taken at the read (input) or the made (output) end.
+// Index list of a tensor by the roles of its dims; rows and columns at the read (input) or the made (output) end.
 std::vector<int> window_operand(const WindowIndices& w, const Shape& shape, const Slides& slides, WindowEnd end);
-// A pool of `read` into `made`, or the pass of its gradient: of `made` into `read`.
+// A pool of `read` into `made`, or its gradient's pass: `made` into `read`.
 Pass& pool_pass(Lowering& to, const Node& node, const std::string& what, KernelOp op, PassKind kind, const Slides& slides, int read,
                 int made);
 
-// The two dims that a model file's `over` names; none: none. UserError: another number of them.
+// The two dims that a model file's `over` names; none if it names none. UserError: another number of dims.
 std::array<Dim, 2> slid_over(const std::string& op, const std::vector<std::string>& names);
 
 }  // namespace motley
