@@ -84,8 +84,8 @@ class Backend {
 std::unique_ptr<Backend> open_backend(const Device& device);
 /// Plain loops, f32 and f64, any spec: what every backend is compared with.
 std::unique_ptr<Backend> reference_backend();
-/// The backend of f64 plans on any device: contractions are matrix products by Eigen, everything else is the reference's loops.
-/// Supports f32 and bf16 too. One thread.
+/// The backend of f64 plans on any device: contractions are matrix products by Eigen, maps are computed in strips, pools by the
+/// reference's loops. Supports f32 and bf16 too. One thread.
 std::unique_ptr<Backend> f64_backend();
 
 /// @}

@@ -82,8 +82,8 @@ struct MapOperand {
 struct KernelSpec {
   KernelOp op = KernelOp::conv2d;     ///< kind of kernel
   PassKind pass = PassKind::forward;  ///< which of the op's computations
-  /// Of every float operand. f64: on the reference backend only. bf16 (no map): for storage only; a bias and attention's mask, lse
-  /// and dot are f32; sums are of f32 at least.
+  /// Of every float operand. f64: by the reference and f64_backend() only. bf16 (no map): for storage only; a bias and attention's
+  /// mask, lse and dot are f32; sums are of f32 at least.
   DType dtype = DType::f32;
   DType result = DType::f32;  ///< of a bf16 contraction's result: f32 or bf16; of bf16 attention's results except lse; else f32
   Roles roles{};              ///< extents

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The backend of f64 plans, with which verify compares a device's f32: contractions and attention as products of matrices, one-hot
-// maps by rows, everything else by the reference's loops. Attention only in f64.
+// maps by rows, other maps in strips, pools by the reference's loops. Attention only in f64.
 #include <motley/backend.h>
 
 #include "kernels/converted.h"
 #include "kernels/eigen/attention.h"
 #include "kernels/eigen/contraction.h"
+#include "kernels/f64/map_in_strips.h"
 #include "kernels/loops/one_hot_kernel.h"
 #include "kernels/loops/this_cpu.h"
 #include "kernels/operands.h"
@@ -25,6 +26,7 @@ class F64Backend final : public Backend {
     if (contracts) return eigen::contraction(spec, {simd_, 1});
     if (spec.op == KernelOp::attention && spec.dtype == DType::f64) return eigen::attention(spec, cpu::loops_of(simd_), 1);
     if (auto rows = cpu::one_hot_kernel(spec, 1)) return rows;
+    if (spec.op == KernelOp::map) return map_in_strips(spec);
     return reference_->compile(spec);
   }
   std::string model() const override { return reference_->model(); }

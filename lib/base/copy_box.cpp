@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/box_rows.h"
+
 namespace motley {
 
 namespace {
@@ -19,40 +21,19 @@ void copy_items(Index n, const std::byte* from, Index from_stride, std::byte* to
 
 void copy_box(std::span<const Index> extents, std::size_t item, const std::byte* from, std::span<const Index> from_strides,
               std::byte* to, std::span<const Index> to_strides) {
-  std::size_t outer = extents.size();  // the dims from here on are one contiguous run on both sides
-  Index run = 1;
-  while (outer > 0 && (extents[outer - 1] == 1 || (from_strides[outer - 1] == run && to_strides[outer - 1] == run)))
-    run *= extents[--outer];
-  if (run == 0) return;
-  Index row = 1, from_step = 0, to_step = 0;  // the last of the outer dims, copied by one loop where a run is one item
-  if (run == 1 && outer > 0) {
-    outer--;
-    row = extents[outer], from_step = from_strides[outer], to_step = to_strides[outer];
-  }
-  Index left = 1;
-  for (std::size_t d = 0; d < outer; d++) left *= extents[d];
-  std::vector<Index> at(outer, 0);
-  Index source = 0, target = 0;
-  for (; left > 0; left--) {
-    const std::byte* const in = from + source * static_cast<Index>(item);
-    std::byte* const out = to + target * static_cast<Index>(item);
-    if (row > 1 && item == 4)
-      copy_items<std::uint32_t>(row, in, from_step, out, to_step);
-    else if (row > 1 && item == 8)
-      copy_items<std::uint64_t>(row, in, from_step, out, to_step);
+  const auto size = static_cast<Index>(item);
+  for_each_row(extents, from_strides, to_strides, [&](const BoxRow& row) {
+    const std::byte* const in = from + row.a * size;
+    std::byte* const out = to + row.b * size;
+    if (row.a_step == 1 && row.b_step == 1)
+      std::memcpy(out, in, static_cast<std::size_t>(row.length) * item);
+    else if (item == 4)
+      copy_items<std::uint32_t>(row.length, in, row.a_step, out, row.b_step);
+    else if (item == 8)
+      copy_items<std::uint64_t>(row.length, in, row.a_step, out, row.b_step);
     else
-      for (Index i = 0; i < row; i++)
-        std::memcpy(out + i * to_step * static_cast<Index>(item), in + i * from_step * static_cast<Index>(item),
-                    static_cast<std::size_t>(run) * item);
-    for (std::size_t d = outer; d-- > 0;) {
-      source += from_strides[d];
-      target += to_strides[d];
-      if (++at[d] < extents[d]) break;
-      source -= extents[d] * from_strides[d];
-      target -= extents[d] * to_strides[d];
-      at[d] = 0;
-    }
-  }
+      for (Index i = 0; i < row.length; i++) std::memcpy(out + i * row.b_step * size, in + i * row.a_step * size, item);
+  });
 }
 
 std::vector<Index> extents_of(const Box& box) {
@@ -61,10 +42,14 @@ std::vector<Index> extents_of(const Box& box) {
   return out;
 }
 
-std::vector<Index> row_major(const Box& box) {
-  std::vector<Index> strides(box.size(), 1);
-  for (std::size_t d = box.size(); d-- > 1;) strides[d - 1] = strides[d] * box[d].size();
+std::vector<Index> row_major(std::span<const Index> extents) {
+  std::vector<Index> strides(extents.size(), 1);
+  for (std::size_t d = extents.size(); d-- > 1;) strides[d - 1] = strides[d] * extents[d];
   return strides;
+}
+
+std::vector<Index> row_major(const Box& box) {
+  return row_major(extents_of(box));
 }
 
 Index item_of(const Box& box, std::span<const Index> strides, const Box& at) {

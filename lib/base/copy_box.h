@@ -15,6 +15,7 @@ void copy_box(std::span<const Index> extents, std::size_t item, const std::byte*
 
 std::vector<Index> extents_of(const Box& box);
 // Strides of the dims of a box that is stored row-major and contiguous.
+std::vector<Index> row_major(std::span<const Index> extents);
 std::vector<Index> row_major(const Box& box);
 // The offset, in items, of `at` in memory that holds `box` with these strides.
 Index item_of(const Box& box, std::span<const Index> strides, const Box& at);

@@ -134,7 +134,7 @@ struct Fault {
 };
 
 // What is wrong after the last good token.
-Fault fault_behind(std::string_view text, std::size_t good_end, After after) {
+Fault fault_after(std::string_view text, std::size_t good_end, After after) {
   Scanner scan{text, good_end};
   auto open_comment = [&] { return Fault{scan.at, "this comment has no end; */ is missing"}; };
   scan.skip_blanks();
@@ -207,7 +207,7 @@ class Tree final : public nlohmann::json_sax<nl> {
   }
   bool parse_error(std::size_t, const std::string&, const nl::exception& e) override {
     const std::string last = source_->text.substr(last_, scan_.at - last_);
-    Fault fault = fault_behind(source_->text, scan_.at, after_);
+    Fault fault = fault_after(source_->text, scan_.at, after_);
     if (!last.empty() && std::string_view("{}[],:\"").find(last[0]) == std::string_view::npos && !nl::accept(last)) {
       fault = {last_, fault_of_word(last)};  // nlohmann accepted its prefix: 0 of 01, true of trueish
     } else if (e.id == 406) {                // outside a double's range

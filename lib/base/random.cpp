@@ -17,9 +17,9 @@ constexpr std::uint32_t high(std::uint64_t x) {
   return static_cast<std::uint32_t>(x >> 32);
 }
 
-double between(double bound, std::uint64_t seed, std::string_view tensor, std::int64_t index) {
+double between(double bound, const RandomStream& draws, std::int64_t index) {
   check(index >= 0, "a random number's index is at least 0");
-  return bound * (2.0 * uniform(seed, tensor, static_cast<std::uint64_t>(index)) - 1.0);
+  return bound * (2.0 * draws.uniform(static_cast<std::uint64_t>(index)) - 1.0);
 }
 
 }  // namespace
@@ -48,24 +48,19 @@ double RandomStream::uniform(std::uint64_t counter) const {
   return static_cast<double>(2 * bits + 1) * 0x1p-53;
 }
 
-double uniform(std::uint64_t seed, std::string_view stream, std::uint64_t counter) {
-  return RandomStream(seed, stream).uniform(counter);
-}
-
-double he_uniform(std::uint64_t seed, std::string_view tensor, std::int64_t index, std::int64_t fan_in) {
+double he_uniform(const RandomStream& draws, std::int64_t index, std::int64_t fan_in) {
   check(fan_in > 0, "a parameter that is drawn has a fan-in");
-  return between(std::sqrt(6.0 / static_cast<double>(fan_in)), seed, tensor, index);
+  return between(std::sqrt(6.0 / static_cast<double>(fan_in)), draws, index);
 }
 
-double bias_uniform(std::uint64_t seed, std::string_view tensor, std::int64_t index, std::int64_t fan_in) {
+double bias_uniform(const RandomStream& draws, std::int64_t index, std::int64_t fan_in) {
   check(fan_in > 0, "a parameter that is drawn has a fan-in");
-  return between(1.0 / std::sqrt(static_cast<double>(fan_in)), seed, tensor, index);
+  return between(1.0 / std::sqrt(static_cast<double>(fan_in)), draws, index);
 }
 
-double normal(double deviation, std::uint64_t seed, std::string_view tensor, std::int64_t index) {
-  const RandomStream stream(seed, tensor);
+double normal(double deviation, const RandomStream& draws, std::int64_t index) {
   const auto first = 2 * static_cast<std::uint64_t>(index);
-  return deviation * std::sqrt(-2 * std::log(stream.uniform(first))) * std::cos(2 * M_PI * stream.uniform(first + 1));
+  return deviation * std::sqrt(-2 * std::log(draws.uniform(first))) * std::cos(2 * M_PI * draws.uniform(first + 1));
 }
 
 }  // namespace motley

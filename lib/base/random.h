@@ -27,15 +27,14 @@ class RandomStream {
   std::uint64_t name_;
 };
 
-double uniform(std::uint64_t seed, std::string_view stream, std::uint64_t counter);
-
-// Initial values; never 0. index: row-major in the tensor's declared dim order. fan_in: global, elements contracted per output.
-// He et al. 2015, "Delving deep into rectifiers", equation 10, as a uniform of that variance: +-sqrt(6 / fan_in).
-double he_uniform(std::uint64_t seed, std::string_view tensor, std::int64_t index, std::int64_t fan_in);
+// Initial values; never 0. draws: of the tensor's name. index: row-major in the tensor's declared dim order. fan_in: global,
+// elements contracted per output. He et al. 2015, "Delving deep into rectifiers", equation 10, as a uniform of that variance:
+// +-sqrt(6 / fan_in).
+double he_uniform(const RandomStream& draws, std::int64_t index, std::int64_t fan_in);
 // +-1 / sqrt(fan_in): the range of PyTorch's initial biases.
-double bias_uniform(std::uint64_t seed, std::string_view tensor, std::int64_t index, std::int64_t fan_in);
+double bias_uniform(const RandomStream& draws, std::int64_t index, std::int64_t fan_in);
 
 // A normal number with this deviation: Box and Muller, "A note on the generation of random normal deviates", 1958.
-double normal(double deviation, std::uint64_t seed, std::string_view tensor, std::int64_t index);
+double normal(double deviation, const RandomStream& draws, std::int64_t index);
 
 }  // namespace motley

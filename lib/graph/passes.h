@@ -69,13 +69,13 @@ struct IndexMap {
 
 // A mean over a rank's own part of an index: `terms`, which is read, ranges over the rank's part of `of`, which is written, and the
 // scale is divided by the size of that part. So the result depends on the cut of `of`, which every pick has as the layout has it.
-// `borders`: a pass that is not cut so (verify's unsharded network) computes the parts that begin there one by one. behind: number
-// of elements that each value along `terms` stands for; with n elements in all, the result is the unbiased n / (n - 1) times the
-// mean. 0: the mean.
+// `borders`: a pass that is not cut so (verify's unsharded network) computes the parts that begin there one by one. per_value:
+// number of elements that each value along `terms` stands for; with n elements in all, the result is the unbiased n / (n - 1) times
+// the mean. 0: the mean.
 struct OwnPart {
   int of = -1, terms = -1;  // -1: no such mean
   std::vector<Index> borders{};
-  Index behind = 0;
+  Index per_value = 0;
 };
 
 struct Pass {

@@ -50,7 +50,7 @@ struct Fields<IndexMap> {
 template <>
 struct Fields<OwnPart> {
   static constexpr std::tuple list{field("of", &OwnPart::of), field("terms", &OwnPart::terms), field("borders", &OwnPart::borders),
-                                   field("behind", &OwnPart::behind)};
+                                   field("per_value", &OwnPart::per_value)};
 };
 template <>
 struct Fields<Pass> {

@@ -205,7 +205,7 @@ KernelSpec kernel_of(const Passes& passes, const Pass& pass, const std::vector<R
   spec.scale = pass.scale;
   if (pass.own.of >= 0) {
     const auto terms = static_cast<double>(std::max<Index>(1, extent(work, pass.own.terms))),
-               elements = terms * static_cast<double>(pass.own.behind);
+               elements = terms * static_cast<double>(pass.own.per_value);
     spec.scale *= (elements > 1 ? elements / (elements - 1) : 1) / terms;
   }
   if (!pass.index_maps.empty()) {  // a copy; its extents are those of the result

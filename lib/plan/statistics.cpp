@@ -12,7 +12,7 @@ namespace {
 
 // Whether the mean that becomes an unbiased variance is undefined for `samples` samples on a rank.
 bool is_undefined(const Pass& p, Index samples) {
-  return p.own.of >= 0 && p.own.behind * samples == 1;
+  return p.own.of >= 0 && p.own.per_value * samples == 1;
 }
 
 std::string text_of(const Passes& passes, const Mesh& mesh, const Pass& p, int rank) {
@@ -33,7 +33,7 @@ bool by_planner(const EffectiveRule& rule) {
 std::optional<std::string> undefined_statistics(const PlanData& data, const Mesh& mesh) {
   for (std::size_t k = 0; k < data.passes.passes.size(); k++) {
     const Pass& p = data.passes.passes[k];
-    for (int r = 0; r < mesh.ranks() && p.own.behind == 1; r++)
+    for (int r = 0; r < mesh.ranks() && p.own.per_value == 1; r++)
       if (const Work& w = at(data.pass_plans[k].work, r); w.any && is_undefined(p, at(w.box, p.own.terms).size()))
         return text_of(data.passes, mesh, p, r);
   }
@@ -43,7 +43,7 @@ std::optional<std::string> undefined_statistics(const PlanData& data, const Mesh
 void require_statistics(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Layouts& layouts) {
   const EffectiveRules effective(rules, passes);
   for (const Pass& p : passes.passes) {
-    if (p.own.behind != 1 || layouts.placed(p.layer)) continue;
+    if (p.own.per_value != 1 || layouts.placed(p.layer)) continue;
     const Layout& layout = layouts.of(p.writes.tensor);
     const auto d = std::find(p.writes.indices.begin(), p.writes.indices.end(), p.own.of) - p.writes.indices.begin();
     const std::string& dim = layout.shape[static_cast<std::size_t>(d)].name;

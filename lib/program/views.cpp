@@ -49,16 +49,4 @@ KernelSpec sum_of(DType dtype, const std::vector<View>& views) {
   return sum_kernel(dtype, views.back().extents, std::move(strides));
 }
 
-Index position_of(const Shape& shape, const std::vector<Index>& here) {
-  Index position = 0;
-  for (std::size_t d = 0; d < here.size(); d++) position = position * shape[d].size + here[d];
-  return position;
-}
-
-Index element_of(const View& view, const Box& box, const std::vector<Index>& here) {
-  Index element = 0;
-  for (std::size_t d = 0; d < here.size(); d++) element += (here[d] - box[d].begin) * view.strides[d];
-  return element;
-}
-
 }  // namespace motley

@@ -41,22 +41,4 @@ void for_buffers(const What& what, F visit) {
   if (const auto* post = std::get_if<Post>(&what)) for_buffers(*post, visit);
 }
 
-// Calls visit(at) for every element of the box, row-major; at: its global indices.
-template <class F>
-void for_each_index(const Box& box, F visit) {
-  std::vector<Index> at;
-  for (const Range& r : box) at.push_back(r.begin);
-  for (Index left = volume(box); left > 0; left--) {
-    visit(static_cast<const std::vector<Index>&>(at));
-    for (std::size_t d = box.size(); d-- > 0;) {
-      if (++at[d] < box[d].end) break;
-      at[d] = box[d].begin;
-    }
-  }
-}
-// Row-major position in the whole tensor.
-Index position_of(const Shape& shape, const std::vector<Index>& at);
-// Offset in elements from the view's first one; `box` is what the view shows.
-Index element_of(const View& view, const Box& box, const std::vector<Index>& at);
-
 }  // namespace motley

@@ -3,14 +3,14 @@
 
 #include <motley/error.h>
 
-#include <cmath>
+#include <algorithm>
+#include <bit>
 #include <cstring>
-#include <limits>
 
 #include "base/at.h"
+#include "base/copy_box.h"
 #include "mesh/control.h"
 #include "plan/plan_data.h"
-#include "program/views.h"
 
 namespace motley {
 
@@ -29,77 +29,80 @@ void pack(const BoxValues& from, std::vector<std::byte>& bytes) {
   put(from.values.data(), from.values.size() * sizeof(double));
 }
 
-void unpack(std::span<const std::byte> bytes, const Shape& shape, std::vector<double>& values, std::vector<int>& seen) {
-  std::size_t here = 0;
-  while (here < bytes.size()) {
-    Box box(shape.rank());
-    for (Range& r : box) {
-      std::memcpy(&r.begin, bytes.data() + here, sizeof r.begin);
-      std::memcpy(&r.end, bytes.data() + here + sizeof r.begin, sizeof r.end);
-      here += 2 * sizeof r.begin;
-    }
-    for_each_index(box, [&](const std::vector<Index>& i) {
-      const auto global = static_cast<std::size_t>(position_of(shape, i));
-      std::memcpy(&values[global], bytes.data() + here, sizeof(double));
-      seen[global]++;
-      here += sizeof(double);
-    });
-  }
-}
+// The values of elements that no box has had so far: a NaN that nothing computes.
+constexpr std::uint64_t kMissing = 0x7ff8'006d'6f74'6c79;
 
-// seen: number of ranks that give each element.
-std::vector<double> put_together(const Shape& shape, const std::vector<BoxValues>& mine, Transport& transport,
-                                 std::vector<int>& seen) {
+// A tensor while its boxes arrive.
+struct Assembly {
+  const Shape& shape;
+  std::vector<double> values{};
+  Index given = 0;  // elements
+
+  void begin() { values.assign(static_cast<std::size_t>(shape.elements()), std::bit_cast<double>(kMissing)); }
+
+  void add(std::span<const std::byte> bytes) {
+    const Box all = whole(shape);
+    const std::vector<Index> strides = row_major(all);
+    while (!bytes.empty()) {
+      Box box(shape.rank());
+      for (Range& r : box) {
+        std::memcpy(&r.begin, bytes.data(), sizeof r.begin);
+        std::memcpy(&r.end, bytes.data() + sizeof r.begin, sizeof r.end);
+        bytes = bytes.subspan(2 * sizeof r.begin);
+      }
+      copy_box(extents_of(box), sizeof(double), bytes.data(), row_major(box),
+               std::as_writable_bytes(std::span(values)).data() + item_of(all, strides, box) * static_cast<Index>(sizeof(double)),
+               strides);
+      bytes = bytes.subspan(static_cast<std::size_t>(volume(box)) * sizeof(double));
+      given += volume(box);
+    }
+  }
+
+  // As many as the tensor has, and none is missing: each once.
+  bool each_once() const {
+    return given == static_cast<Index>(values.size()) &&
+           std::none_of(values.begin(), values.end(), [](double v) { return std::bit_cast<std::uint64_t>(v) == kMissing; });
+  }
+};
+
+Assembly assembled(const Shape& shape, const std::vector<BoxValues>& mine, Transport& transport, Gathered where) {
   std::vector<std::byte> bytes;
   for (const BoxValues& box : mine) pack(box, bytes);
-  std::vector<double> out(static_cast<std::size_t>(shape.elements()), std::numeric_limits<double>::quiet_NaN());
-  seen.assign(out.size(), 0);
-  for (const auto& its : transport.gather_all(bytes)) unpack(its, shape, out, seen);
+  Assembly out{shape};
+  if (where == Gathered::everywhere || transport.rank() == 0) out.begin();
+  if (where == Gathered::everywhere)
+    for (const auto& its : transport.gather_all(bytes)) out.add(its);
+  else
+    control::to_first(transport, bytes, "collecting a tensor", [&](int, std::span<const std::byte> its) { out.add(its); });
   return out;
 }
 
 }  // namespace
 
-std::vector<double> put_together(const Shape& shape, const std::vector<BoxValues>& mine, Transport& transport) {
-  std::vector<int> seen;
-  return put_together(shape, mine, transport, seen);
+std::vector<double> put_together(const Shape& shape, const std::vector<BoxValues>& mine, Transport& transport, Gathered where) {
+  Assembly out = assembled(shape, mine, transport, where);
+  check(out.each_once(), "every element of a parameter has one owner");
+  return std::move(out.values);
 }
 
-std::vector<double> put_together_on_first(const Shape& shape, const std::vector<BoxValues>& mine, Transport& transport) {
-  std::vector<std::byte> bytes;
-  for (const BoxValues& box : mine) pack(box, bytes);
-  std::vector<double> out;
-  std::vector<int> seen;
-  if (transport.rank() == 0) {
-    out.assign(static_cast<std::size_t>(shape.elements()), std::numeric_limits<double>::quiet_NaN());
-    seen.assign(out.size(), 0);
-  }
-  control::to_first(transport, bytes, "collecting a tensor",
-                    [&](int, std::span<const std::byte> its) { unpack(its, shape, out, seen); });
-  for (int n : seen) check(n == 1, "every element of a parameter has one owner");
-  return out;
-}
-
-WholeTensor gather_output(const Plan& plan, const Program& program, const Executor& executor, Transport& transport, int tensor) {
+WholeTensor gather_output(const Plan& plan, const Program& program, const Executor& executor, Transport& transport, int tensor,
+                          Gathered where) {
   std::vector<BoxValues> mine;
   const TensorPlan& t = at(plan.data().tensors, tensor);
   const int buffer = at(program.main_buffer, tensor);
   for (const Shard& h : t.owners)
     if (h.rank == program.rank && buffer >= 0) mine.push_back({h.box, executor.read(buffer, h.box)});
   const StepTensor& whole = at(plan.data().passes.tensors, tensor);
-  return {whole.name, whole.shape, put_together(whole.shape, mine, transport)};
+  return {whole.name, whole.shape, assembled(whole.shape, mine, transport, where).values};
 }
 
 WholeTensor gather_parameter(const Plan& plan, const Program& program, const Executor& executor, Transport& transport,
-                             int parameter, Part part) {
+                             int parameter, Part part, Gathered where) {
   std::vector<BoxValues> mine;
   for (const Slice& s : program.slices)
     if (s.tensor == parameter) mine.push_back({s.box, executor.read(part == Part::value ? s.value : s.gradient, s.box)});
-  std::vector<int> seen;
   const StepTensor& whole = at(plan.data().passes.tensors, parameter);
-  WholeTensor out{whole.name, whole.shape, put_together(whole.shape, mine, transport, seen)};
-  for (int n : seen) check(n == 1, "every element of a parameter has one owner");
-  return out;
+  return {whole.name, whole.shape, put_together(whole.shape, mine, transport, where)};
 }
 
 }  // namespace motley

@@ -14,17 +14,19 @@ struct WholeTensor {
   std::vector<double> values{};  // row-major; NaN: no rank holds it
 };
 
-// Collective: the complete tensor from every rank's boxes. An element that no rank has is NaN.
-std::vector<double> put_together(const Shape& shape, const std::vector<BoxValues>& mine, Transport& transport);
+// Which ranks get the complete tensor; the others get no values.
+enum class Gathered : std::uint8_t { everywhere, on_rank_0 };
 
-// The same on rank 0 only; the other ranks get nothing.
-std::vector<double> put_together_on_first(const Shape& shape, const std::vector<BoxValues>& mine, Transport& transport);
+// Collective: the complete tensor from every rank's boxes. InternalError: an element that no rank has, or several.
+std::vector<double> put_together(const Shape& shape, const std::vector<BoxValues>& mine, Transport& transport,
+                                 Gathered where = Gathered::everywhere);
 
 enum class Part : std::uint8_t { value, gradient };
 
-// Collective: every rank calls it, every rank gets the result. A forward tensor that is an output of the step (loss, logits).
-WholeTensor gather_output(const Plan& plan, const Program& program, const Executor& executor, Transport& transport, int tensor);
-// Collective. Gathered from the owners; InternalError if an element has no owner or two.
+// Collective. A forward tensor that is an output of the step (loss, logits), or was kept. NaN: an element that no rank computes.
+WholeTensor gather_output(const Plan& plan, const Program& program, const Executor& executor, Transport& transport, int tensor,
+                          Gathered where = Gathered::everywhere);
+// Collective. From the owners; InternalError when an element has no owner or two.
 WholeTensor gather_parameter(const Plan& plan, const Program& program, const Executor& executor, Transport& transport,
-                             int parameter, Part part);
+                             int parameter, Part part, Gathered where = Gathered::everywhere);
 }  // namespace motley

@@ -65,7 +65,7 @@ std::optional<Hung> Successor::process_ended() {
 }
 
 bool Successor::quiet() const {
-  return at_ >= ranks_.size() || is_quiet(ranks_[at_], limits_);
+  return at_ >= ranks_.size() || is_beating(ranks_[at_], limits_);
 }
 
 HostWatch::HostWatch(Options options, Successor successor, std::unique_ptr<Watch> watch, std::vector<FarHost> far)

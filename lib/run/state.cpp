@@ -11,6 +11,7 @@
 #include "graph/update_form.h"
 #include "plan/plan_data.h"
 #include "program/views.h"
+#include "run/buffer_values.h"
 #include "run/gather.h"
 #include "run/memory_with.h"
 
@@ -37,27 +38,25 @@ Index fan_in(const Passes& passes, int parameter) {
   return 1;
 }
 
-double initial_value(const StepTensor& t, std::uint64_t seed, Index global, Index fan) {
+// Element `global` of a parameter, row-major in the complete tensor. draws: the stream of the tensor's name.
+double initial_value(const StepTensor& t, const RandomStream& draws, Index global, Index fan) {
   switch (t.initial) {
-    case Initial::weight: return he_uniform(seed, t.name, global, fan);
-    case Initial::bias: return bias_uniform(seed, t.name, global, fan);
+    case Initial::weight: return he_uniform(draws, global, fan);
+    case Initial::bias: return bias_uniform(draws, global, fan);
     case Initial::zeros: return 0;
     case Initial::ones: return 1;
-    case Initial::normal: return normal(t.deviation, seed, t.name, global);
+    case Initial::normal: return normal(t.deviation, draws, global);
   }
   throw InternalError("an unknown initial value");
 }
 
-// each(global position in the complete tensor, value in the box)
+// each(position in the complete tensor, reference to the value) for the elements of a box, row-major
 template <class Each>
 void for_each_value(const Buffer& as, const Shape& shape, std::byte* memory, Each&& each) {
-  const View view = view_of(as, 0, as.box);
-  for_each_index(as.box, [&](const std::vector<Index>& here) {
-    const Index element = element_of(view, as.box, here), global = position_of(shape, here);
-    if (as.dtype == DType::f64)
-      each(global, reinterpret_cast<double*>(memory)[element]);
-    else
-      each(global, reinterpret_cast<float*>(memory)[element]);
+  const std::vector<Index> complete = row_major(whole(shape));
+  const Index first = item_of(whole(shape), complete, as.box);
+  for_each_row_of(as, as.box, memory, complete, [&](auto* values, const BoxRow& row) {
+    for (Index i = 0; i < row.length; i++) each(first + row.b + i * row.b_step, values[row.a + i * row.a_step]);
   });
 }
 
@@ -76,6 +75,7 @@ State::State(const Plan& plan, int rank, std::uint64_t seed, DeviceMemory* devic
     const bool statistic = passes.statistic(t) != nullptr;
     parameters_.push_back({tensor.name, tensor.shape, statistic});
     const Index fan = fan_in(passes, t);
+    const RandomStream draws(seed, tensor.name);
     for (const Shard& h : at(data.tensors, t).home) {
       if (h.rank != rank) continue;
       for (const std::string& slot : slots_) {
@@ -86,7 +86,7 @@ State::State(const Plan& plan, int rank, std::uint64_t seed, DeviceMemory* devic
         std::vector<std::byte> values(static_cast<std::size_t>(as.bytes));
         if (slot.empty() || slot == kAverage)
           for_each_value(as, tensor.shape, values.data(), [&](Index global, auto& value) {
-            value = static_cast<std::remove_reference_t<decltype(value)>>(initial_value(tensor, seed, global, fan));
+            value = static_cast<std::remove_reference_t<decltype(value)>>(initial_value(tensor, draws, global, fan));
           });
         std::shared_ptr<std::byte> memory = memory_with(values, as.name, device);
         stored_.push_back({slot, std::move(as), std::move(memory)});
@@ -139,9 +139,7 @@ std::vector<BoxValues> State::shard(const std::string& name, const std::string& 
     if (as.name != name || stored.slot != slot) continue;
     std::vector<std::byte> room(device_ != nullptr ? static_cast<std::size_t>(as.bytes) : 0);
     if (device_ != nullptr) copy_and_wait(*device_, room.data(), stored.memory.get(), room.size());
-    BoxValues& its = out.emplace_back(as.box);
-    for_each_value(as, parameter(name).shape, device_ != nullptr ? room.data() : stored.memory.get(),
-                   [&](Index, auto& value) { its.values.push_back(static_cast<double>(value)); });
+    out.push_back({as.box, read_values(as, as.box, device_ != nullptr ? room.data() : stored.memory.get())});
   }
   return out;
 }

@@ -4,10 +4,13 @@
 #include <cmath>
 #include <numeric>
 
+#include "base/box_rows.h"
+#include "base/copy_box.h"
 #include "base/hash.h"
 #include "kernels/operands.h"
 #include "program/views.h"
 #include "run/bound_program.h"
+#include "run/buffer_values.h"
 #include "run/not_finite.h"
 
 namespace motley {
@@ -49,25 +52,8 @@ int Executor::first_parameter_not_finite() const {
 }
 
 std::vector<double> Executor::read(int buffer, const Box& box) const {
-  const Buffer& b = at(bound_->program.buffers, buffer);
-  const View view = view_of(b, buffer, box);
   std::vector<std::byte> room;
-  const std::byte* base = bound_->host_bytes(buffer, room) + view.element * static_cast<Index>(bytes_of(b.dtype));
-  std::vector<double> out(static_cast<std::size_t>(volume(box)));
-  std::size_t k = 0;
-  for_each_index(box, [&](const std::vector<Index>& here) {
-    const Index element = element_of(view, box, here);
-    if (b.dtype == DType::f64)
-      out[k] = reinterpret_cast<const double*>(base)[element];
-    else if (b.dtype == DType::bf16)
-      out[k] = static_cast<double>(reinterpret_cast<const Bf16*>(base)[element]);
-    else if (b.dtype == DType::f32)
-      out[k] = static_cast<double>(reinterpret_cast<const float*>(base)[element]);
-    else
-      out[k] = static_cast<double>(reinterpret_cast<const std::int32_t*>(base)[element]);
-    k++;
-  });
-  return out;
+  return read_values(at(bound_->program.buffers, buffer), box, bound_->host_bytes(buffer, room));
 }
 
 std::uint64_t Executor::hash(int buffer, const Box& box, Format order) const {
@@ -80,41 +66,25 @@ std::uint64_t Executor::hash(int buffer, const Box& box, Format order) const {
   std::vector<std::size_t> dims(box.size());  // outer to inner
   std::iota(dims.begin(), dims.end(), std::size_t{0});
   if (order != Format::plain && dims.size() > 2) std::rotate(dims.begin() + 1, dims.begin() + 2, dims.end());
-  const std::size_t last = dims.back();
-  const Index run = view.extents[last], step = view.strides[last];
-  Box rows;
-  for (std::size_t d : dims) rows.push_back(box[d]);
-  if (run > 1) rows.back().end = rows.back().begin + 1;
-  std::vector<Index> here(box.size());
+  std::vector<Index> extents, strides;
+  for (const std::size_t d : dims) {
+    extents.push_back(view.extents[d]);
+    strides.push_back(view.strides[d]);
+  }
   Hash hash;
-  for_each_index(rows, [&](const std::vector<Index>& row) {
-    for (std::size_t d = 0; d < dims.size(); d++) here[dims[d]] = row[d];
-    const std::byte* from = base + static_cast<std::size_t>(element_of(view, box, here)) * item;
-    if (step == 1) return hash.bytes(from, static_cast<std::size_t>(run) * item);
-    for (Index k = 0; k < run; k++, from += static_cast<std::size_t>(step) * item) hash.bytes(from, item);
+  for_each_row(extents, strides, row_major(extents), [&](const BoxRow& row) {
+    const std::byte* from = base + static_cast<std::size_t>(row.a) * item;
+    if (row.a_step == 1) return hash.bytes(from, static_cast<std::size_t>(row.length) * item);
+    for (Index k = 0; k < row.length; k++, from += static_cast<std::size_t>(row.a_step) * item) hash.bytes(from, item);
   });
   return hash.value();
 }
 
 void Executor::write(int buffer, const Box& box, const std::vector<double>& values) {
-  const Buffer& b = at(bound_->program.buffers, buffer);
-  check(b.dtype != DType::i32 && values.size() == static_cast<std::size_t>(volume(box)), "reals of the box are written");
-  const View view = view_of(b, buffer, box);
   std::vector<std::byte> room;
-  std::byte* const first =
+  std::byte* const memory =
       bound_->device == nullptr ? bound_->address({buffer, 0}) : const_cast<std::byte*>(bound_->host_bytes(buffer, room));
-  std::byte* const base = first + view.element * static_cast<Index>(bytes_of(b.dtype));
-  std::size_t k = 0;
-  for_each_index(box, [&](const std::vector<Index>& here) {
-    const Index element = element_of(view, box, here);
-    if (b.dtype == DType::f64)
-      reinterpret_cast<double*>(base)[element] = values[k];
-    else if (b.dtype == DType::bf16)
-      reinterpret_cast<Bf16*>(base)[element] = Bf16(values[k]);
-    else
-      reinterpret_cast<float*>(base)[element] = static_cast<float>(values[k]);
-    k++;
-  });
+  write_values(at(bound_->program.buffers, buffer), box, values, memory);
   if (bound_->device != nullptr) copy_and_wait(*bound_->device, bound_->address({buffer, 0}), room.data(), room.size());
 }
 

@@ -11,8 +11,8 @@ namespace motley {
 
 namespace {
 
-constexpr double kFarSeconds = 2;    // additional seconds for a rank of another host
-constexpr double kQuietSeconds = 2;  // a rank that has not beaten for so long may be stopped
+constexpr double kFarSeconds = 2;      // additional seconds for a rank of another host
+constexpr double kBeatingSeconds = 2;  // a rank that has not beaten for so long may be stopped
 
 double seconds_from(const char* name, double usual) {
   const char* text = std::getenv(name);
@@ -69,8 +69,8 @@ void Seen::poll() {
   bytes = now->bytes;
 }
 
-bool is_quiet(const Seen& rank, const Limits& limits) {
-  return rank.silent < beats_in(std::min(kQuietSeconds, limits.hung_seconds / 4));
+bool is_beating(const Seen& rank, const Limits& limits) {
+  return rank.silent < beats_in(std::min(kBeatingSeconds, limits.hung_seconds / 4));
 }
 
 std::optional<Hung> silence(const Seen& rank, const Limits& limits) {
@@ -126,7 +126,7 @@ bool Watch::all_ready() const {
 }
 
 bool Watch::quiet() const {
-  return std::all_of(ranks_.begin(), ranks_.end(), [this](const Seen& s) { return is_quiet(s, limits_); });
+  return std::all_of(ranks_.begin(), ranks_.end(), [this](const Seen& s) { return is_beating(s, limits_); });
 }
 
 std::vector<Record> Watch::of_this_host() const {
@@ -164,7 +164,7 @@ std::optional<std::string> Watch::slow() {
     if (rank.idle == 0) rank.reported = false;
     if (rank.reported || rank.idle < beats_in(limits_.hung_seconds) || rank.now->waits_for < 0) continue;
     const Seen* other = find(rank.now->waits_for);
-    if (other == nullptr || !other->runs() || other->now->waiting != 0 || !is_quiet(*other, limits_)) continue;
+    if (other == nullptr || !other->runs() || other->now->waiting != 0 || !is_beating(*other, limits_)) continue;
     rank.reported = true;
     return waits_for(*rank.now) + " since " + seconds_text(limits_.hung_seconds) + ": " + who(*other->now) +
            " computes in phase '" + other->now->phase + "'";

@@ -47,7 +47,7 @@ struct Seen {
   bool reported = false;     // as slow
 };
 
-bool is_quiet(const Seen& rank, const Limits& limits);  // it has ended, or has beaten within 2 s
+bool is_beating(const Seen& rank, const Limits& limits);  // it has ended, or has beaten in the last 2 s
 // For a rank that is only checked for beating. A remote one gets 2 s more: its own host notices it first and knows more.
 std::optional<Hung> silence(const Seen& rank, const Limits& limits);
 

@@ -15,7 +15,7 @@ void ByteImages::read(Index sample, const Box& box, std::span<double> out) const
   check(sample >= 0 && sample < samples() && volume(box) == static_cast<Index>(out.size()), "a sample's box fills what is given");
   const std::uint8_t* pixels = pixels_.data() + sample * product(extents_);
   std::size_t at = 0;
-  for_each_row(extents_, box, [&](Index from, Index length) {
+  for_each_stretch(extents_, box, [&](Index from, Index length) {
     for (Index i = 0; i < length; i++) out[at++] = pixels[from + i] / 255.0;
   });
 }

@@ -7,6 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/box_rows.h"
+#include "base/copy_box.h"
+
 namespace motley {
 
 class ByteImages : public Dataset {
@@ -28,29 +31,16 @@ class ByteImages : public Dataset {
 
 Index product(const std::vector<Index>& extents);
 
-// Calls row(first linear index, length) for each contiguous stretch of `box` in a row-major array, in row-major order.
+// Calls visit(first linear index, length) for each contiguous stretch of `box` in a row-major array, in row-major order.
 template <class F>
-void for_each_row(const std::vector<Index>& extents, const Box& box, F&& row) {
-  if (volume(box) == 0) return;
-  std::size_t outer = extents.size();  // number of dims that a stretch does not cover
-  Index length = 1;
-  for (bool whole = true; outer > 0 && whole; outer--) {
-    length *= box[outer - 1].size();
-    whole = box[outer - 1].size() == extents[outer - 1];
-  }
-  std::vector<Index> at;
-  for (const Range& r : box) at.push_back(r.begin);
-  for (;;) {
-    Index linear = 0;
-    for (std::size_t d = 0; d < extents.size(); d++) linear = linear * extents[d] + at[d];
-    row(linear, length);
-    std::size_t d = outer;
-    while (d > 0 && ++at[d - 1] == box[d - 1].end) {
-      at[d - 1] = box[d - 1].begin;
-      d--;
-    }
-    if (d == 0) return;
-  }
+void for_each_stretch(const std::vector<Index>& extents, const Box& box, F&& visit) {
+  const std::vector<Index> strides = row_major(extents);
+  Index first = 0;
+  for (std::size_t d = 0; d < box.size(); d++) first += box[d].begin * strides[d];
+  for_each_row(extents_of(box), strides, row_major(box), [&](const BoxRow& row) {
+    if (row.a_step == 1) return visit(first + row.a, row.length);
+    for (Index i = 0; i < row.length; i++) visit(first + row.a + i * row.a_step, Index{1});
+  });
 }
 
 }  // namespace motley

@@ -113,7 +113,8 @@ void save_weights(Runtime& rt, const State& state, const fs::path& path) {
   std::optional<UserError> failed;
   for (const StateEntry& e : state.entries()) {
     if (!e.slot.empty()) continue;
-    std::vector<double> values = put_together_on_first(e.shape, state.shard(e.name, weight_slot(state, e.name)), rt.transport());
+    std::vector<double> values =
+        put_together(e.shape, state.shard(e.name, weight_slot(state, e.name)), rt.transport(), Gathered::on_rank_0);
     if (!writer || failed) continue;
     try {
       writer->add(in_dtype(e.dtype, std::move(values)));

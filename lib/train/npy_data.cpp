@@ -55,7 +55,7 @@ class NpyFile {
   void read(Index sample, const Box& box, std::span<To> out, F&& convert) const {
     Elements<T> elements = elements_of<T>(sample);
     const std::vector<Index> sizes(extents().begin() + 1, extents().end());
-    for_each_row(sizes, box, [&](Index from, Index length) {
+    for_each_stretch(sizes, box, [&](Index from, Index length) {
       elements.convert(from, out.first(static_cast<std::size_t>(length)), convert);
       out = out.subspan(static_cast<std::size_t>(length));
     });

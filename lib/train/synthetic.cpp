@@ -41,7 +41,7 @@ class Synthetic : public Dataset {
     if (label_extents_.empty()) return Dataset::read_labels(sample, box, out);
     const std::int32_t first = label(sample);
     std::size_t at = 0;
-    for_each_row(label_extents_, box, [&](Index from, Index length) {
+    for_each_stretch(label_extents_, box, [&](Index from, Index length) {
       for (Index i = from; i < from + length; i++)
         out[at++] = static_cast<std::int32_t>((first + moves_.bits(static_cast<std::uint64_t>(i))) % classes_);
     });
@@ -51,7 +51,7 @@ class Synthetic : public Dataset {
     if (label_dtype_ == DType::i32) return Dataset::read_targets(sample, box, out);
     Numbers targets(targets_, label(sample) * product(label_extents_));
     std::size_t at = 0;
-    for_each_row(label_extents_, box, [&](Index from, Index length) {
+    for_each_stretch(label_extents_, box, [&](Index from, Index length) {
       for (Index i = from; i < from + length; i++) out[at++] = targets.at(i);
     });
   }
@@ -63,7 +63,7 @@ class Synthetic : public Dataset {
     check(volume(box) == static_cast<Index>(out.size()), "a sample's box fills what is given");
     Numbers pattern(patterns_, label(sample) * elements_), noise(noise_, sample * elements_);
     std::size_t at = 0;
-    for_each_row(extents_, box, [&](Index from, Index length) {
+    for_each_stretch(extents_, box, [&](Index from, Index length) {
       for (Index i = from; i < from + length; i++) {
         const double p = pattern.at(i), n = noise.at(i);
         out[at++] = dtype_ == DType::f32 ? 0.75 * p + 0.25 * n

@@ -371,7 +371,8 @@ class Job {
   void dump_weights(const std::string& folder) {
     if (in_.dump.empty()) return;
     for (int p : plan_.data().passes.parameters) {
-      const WholeTensor w = gather_parameter(plan_, trainer_.program(), trainer_.executor(), rt_.transport(), p, Part::value);
+      const WholeTensor w =
+          gather_parameter(plan_, trainer_.program(), trainer_.executor(), rt_.transport(), p, Part::value, Gathered::on_rank_0);
       on_rank_0(rt_.transport(), [&] { dump_.tensor(folder + "/" + w.name + ".npy", w, plan_.data().dtype); });
     }
   }

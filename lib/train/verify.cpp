@@ -12,11 +12,12 @@
 #include <set>
 
 #include "base/at.h"
+#include "base/box_rows.h"
 #include "base/clock.h"
+#include "base/copy_box.h"
 #include "mesh/control.h"
 #include "plan/plan_data.h"
 #include "plan/planner.h"
-#include "program/views.h"
 #include "run/agreed.h"
 #include "run/fits_hosts.h"
 #include "run/planned.h"
@@ -71,11 +72,14 @@ void take_decisions(Executor& executor, const Program& program, int buffer, cons
   std::vector<double> values = executor.read(buffer, box);
   double most = 0;
   for (double v : values) most = std::max(most, std::abs(v));
-  std::size_t k = 0;
-  for_each_index(box, [&](const std::vector<Index>& here) {
-    double& v = values[k++];
-    const double theirs = at(other.values, position_of(other.shape, here));
-    if (std::abs(v - theirs) <= within * most) v = theirs;
+  const Box all = whole(other.shape);
+  const std::vector<Index> strides = row_major(all);
+  const double* const theirs = other.values.data() + item_of(all, strides, box);
+  for_each_row(extents_of(box), row_major(box), strides, [&](const BoxRow& row) {
+    for (Index i = 0; i < row.length; i++) {
+      double& v = values[static_cast<std::size_t>(row.a + i * row.a_step)];
+      if (const double its = theirs[row.b + i * row.b_step]; std::abs(v - its) <= within * most) v = its;
+    }
   });
   executor.write(buffer, box, values);
 }
@@ -133,7 +137,7 @@ RunRecord run_steps(const Plan& plan, Backend& backend, Transport& transport, co
     std::map<std::string, WholeTensor> out;
     for (int p : passes.parameters) {
       if (part == Part::gradient && passes.statistic(p) != nullptr) continue;
-      WholeTensor whole = gather_parameter(plan, program, executor, transport, p, part);
+      WholeTensor whole = gather_parameter(plan, program, executor, transport, p, part, Gathered::on_rank_0);
       out.emplace(whole.name, std::move(whole));
     }
     return out;
@@ -164,12 +168,12 @@ RunRecord run_steps(const Plan& plan, Backend& backend, Transport& transport, co
       if (record == Record::decisions) {
         out.decided.emplace_back();
         for (int t : deciding) {
-          WholeTensor whole = gather_output(plan, program, executor, transport, t);
+          WholeTensor whole = gather_output(plan, program, executor, transport, t, Gathered::on_rank_0);
           out.decided.back().emplace(whole.name, std::move(whole));
         }
       }
-      append(loss, gather_output(plan, program, executor, transport, passes.outputs.front()), {});
-      if (s == 0) append(logits, gather_output(plan, program, executor, transport, logits_tensor), labels);
+      append(loss, gather_output(plan, program, executor, transport, passes.outputs.front(), Gathered::on_rank_0), {});
+      if (s == 0) append(logits, gather_output(plan, program, executor, transport, logits_tensor, Gathered::on_rank_0), labels);
       executor.run_backward();
     }
     prepare_update(executor, plan.step(), transport, s + 1);

@@ -50,7 +50,7 @@ WholeTensor output_of(const Plan& plan, Backend& backend, Transport& transport, 
   const auto feeds = feeds_from(batch, in.names, passes);
   executor.feed([&](const std::string& name, const Box& box, std::span<std::byte> to) { feeds.at(name)(box, to); });
   executor.run();
-  return gather_output(plan, program, executor, transport, passes.outputs.front());
+  return gather_output(plan, program, executor, transport, passes.outputs.front(), Gathered::on_rank_0);
 }
 
 // rules: empty parts of both: on one device.

@@ -1040,7 +1040,7 @@ def stopped_runs():
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGKILL)
     process.communicate(timeout=LIMIT)
-    last = max(int(p.name[5:]) for p in (room.path / "killed/checkpoints").iterdir() if (p / "complete").exists())
+    last = max(int(p.name[5:]) for p in (room.path / "killed/checkpoints").iterdir() if (p / "complete").exists() and p.suffix != ".new")
     room.run("train", "job.json", "--run-dir", "killed", "--resume", "--set", f"train.max_steps={last + 5}")
     room.run("train", "job.json", "--run-dir", "whole", "--overwrite", "--set", f"train.max_steps={last + 5}")
     assert losses(room, "killed") == losses(room, "whole") and not list((room.path / "killed/checkpoints").glob("*.new"))

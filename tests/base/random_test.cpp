@@ -23,7 +23,7 @@ TEST_CASE("uniform numbers are in (0, 1), even, and determined by seed, name and
   constexpr int kMany = 20000;
   double sum = 0, squares = 0;
   for (std::uint64_t i = 0; i < kMany; i++) {
-    const double u = uniform(1, "stream", i);
+    const double u = RandomStream(1, "stream").uniform(i);
     REQUIRE(u > 0.0);
     REQUIRE(u < 1.0);
     REQUIRE(u != 0.5);
@@ -32,11 +32,11 @@ TEST_CASE("uniform numbers are in (0, 1), even, and determined by seed, name and
   }
   CHECK(sum / kMany == Approx(0.5).margin(0.01));  // standard error 0.002
   CHECK(squares / kMany == Approx(1.0 / 3.0).margin(0.01));
-  CHECK(uniform(1, "stream", 7) == uniform(1, "stream", 7));
-  CHECK(uniform(1, "stream", 7) != uniform(2, "stream", 7));
-  CHECK(uniform(1, "stream", 7) != uniform(1ULL << 32 | 1, "stream", 7));
-  CHECK(uniform(1, "stream", 7) != uniform(1, "strean", 7));
-  CHECK(uniform(1, "stream", 7) != uniform(1, "stream", 7 + (1ULL << 32)));
+  CHECK(RandomStream(1, "stream").uniform(7) == RandomStream(1, "stream").uniform(7));
+  CHECK(RandomStream(1, "stream").uniform(7) != RandomStream(2, "stream").uniform(7));
+  CHECK(RandomStream(1, "stream").uniform(7) != RandomStream(1ULL << 32 | 1, "stream").uniform(7));
+  CHECK(RandomStream(1, "stream").uniform(7) != RandomStream(1, "strean").uniform(7));
+  CHECK(RandomStream(1, "stream").uniform(7) != RandomStream(1, "stream").uniform(7 + (1ULL << 32)));
 }
 
 TEST_CASE("the bits of a stream share blocks of four") {
@@ -54,7 +54,8 @@ TEST_CASE("initial values fill their bounds, have no zero, and differ by tensor"
   double least = 1, most = -1, squares = 0;
   constexpr int kMany = 10000;
   for (int i = 0; i < kMany; i++) {
-    const double w = he_uniform(1, "conv2d_1.weight", i, 49), b = bias_uniform(1, "conv2d_1.bias", i, 49);
+    const double w = he_uniform(RandomStream(1, "conv2d_1.weight"), i, 49),
+                 b = bias_uniform(RandomStream(1, "conv2d_1.bias"), i, 49);
     REQUIRE(std::abs(w) < weight_bound);
     REQUIRE(std::abs(b) < bias_bound);
     REQUIRE(static_cast<float>(w) != 0.0F);
@@ -66,12 +67,12 @@ TEST_CASE("initial values fill their bounds, have no zero, and differ by tensor"
   CHECK(least < -0.99 * weight_bound);
   CHECK(most > 0.99 * weight_bound);
   CHECK(squares / kMany == Approx(2.0 / 49.0).epsilon(0.05));  // He's variance
-  CHECK(he_uniform(1, "conv2d_1.weight", 5, 49) != he_uniform(1, "conv2d_2.weight", 5, 49));
+  CHECK(he_uniform(RandomStream(1, "conv2d_1.weight"), 5, 49) != he_uniform(RandomStream(1, "conv2d_2.weight"), 5, 49));
 }
 
 // From a second implementation (Philox in Python's integers on what `xxhsum -H3` says of the name). A change here changes the
 // numbers of every training run.
 TEST_CASE("the numbers of a stream stay what they are") {
-  CHECK(uniform(1, "conv2d_1.weight", 0) == 0x1.5ae3659e5dc92p-2);
-  CHECK(uniform((1ULL << 40) + 5, "order", (1ULL << 33) + 7) == 0x1.09c042cf68cc0p-7);
+  CHECK(RandomStream(1, "conv2d_1.weight").uniform(0) == 0x1.5ae3659e5dc92p-2);
+  CHECK(RandomStream((1ULL << 40) + 5, "order").uniform((1ULL << 33) + 7) == 0x1.09c042cf68cc0p-7);
 }

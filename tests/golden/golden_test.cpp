@@ -18,7 +18,7 @@
 #include "config/zoo.h"
 #include "config/zoo_transformers.h"
 #include "graph/passes.h"
-#include "program/views.h"
+#include "tests/support/each_index.h"
 #include "tests/support/random_network.h"
 
 using namespace motley;

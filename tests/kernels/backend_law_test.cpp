@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <catch2/catch.hpp>
 #include <vector>
 
@@ -13,20 +14,21 @@
 #include "kernels/wrapped_backend.h"
 #include "tests/support/fake_device.h"
 #include "tests/support/formulas.h"
+#include "tests/support/random_network.h"
 
 using namespace motley;
 using namespace motley::testing;
 
 TEST_CASE("backend law: the reference in f32") {
   const auto backend = reference_backend();
-  CHECK(backend_law(*backend, 1, 1500, LawMode::exact) == "");
-  CHECK(backend_law(*backend, 2, 1500, LawMode::tolerance) == "");
+  CHECK(backend_law(*backend, 1, law::share_of(1500), LawMode::exact) == "");
+  CHECK(backend_law(*backend, 2, law::share_of(1500), LawMode::tolerance) == "");
 }
 
 TEST_CASE("backend law: the reference in bf16") {
   const auto backend = reference_backend();
-  CHECK(backend_law(*backend, 5, 1000, LawMode::exact, DType::bf16) == "");
-  CHECK(backend_law(*backend, 6, 1000, LawMode::tolerance, DType::bf16) == "");
+  CHECK(backend_law(*backend, 5, law::share_of(1000), LawMode::exact, DType::bf16) == "");
+  CHECK(backend_law(*backend, 6, law::share_of(1000), LawMode::tolerance, DType::bf16) == "");
 }
 
 TEST_CASE("bf16: to nearest, ties to even; infinite stays infinite, NaN stays NaN") {
@@ -41,12 +43,33 @@ TEST_CASE("bf16: to nearest, ties to even; infinite stays infinite, NaN stays Na
 
 TEST_CASE("backend law: the products of f64") {
   const auto backend = f64_backend();
-  CHECK(backend_law(*backend, 11, 1500, LawMode::exact, DType::f64) == "");
-  CHECK(backend_law(*backend, 12, 1500, LawMode::tolerance, DType::f64) == "");
+  CHECK(backend_law(*backend, 11, law::share_of(1500), LawMode::exact, DType::f64) == "");
+  CHECK(backend_law(*backend, 12, law::share_of(1500), LawMode::tolerance, DType::f64) == "");
   for (const DType dtype : {DType::f32, DType::bf16}) {
-    CHECK(backend_law(*backend, 13, 700, LawMode::exact, dtype) == "");
-    CHECK(backend_law(*backend, 14, 700, LawMode::tolerance, dtype) == "");
+    CHECK(backend_law(*backend, 13, law::share_of(700), LawMode::exact, dtype) == "");
+    CHECK(backend_law(*backend, 14, law::share_of(700), LawMode::tolerance, dtype) == "");
   }
+}
+
+// Bits: both round each instruction to f64, and add in one order.
+TEST_CASE("backend law: maps of f64 have the reference's bits") {
+  const auto backend = f64_backend(), reference = reference_backend();
+  int maps = 0;
+  for (int number = 0; number < law::share_of(4000); number++) {
+    LawCase one = law_case(15, number, LawMode::tolerance);
+    if (one.spec.op != KernelOp::map) continue;
+    maps++;
+    INFO("case " << number << ": " << summary(one.spec));
+    const std::vector<Image> got = run_kernel(*backend, one.spec, one.images, one.options),
+                             expected = run_kernel(*reference, one.spec, one.images, one.options);
+    bool same = got.size() == expected.size();
+    for (std::size_t k = 0; k < got.size() && same; k++)
+      same = std::equal(got[k].begin(), got[k].end(), expected[k].begin(), expected[k].end(),
+                        [](double a, double b) { return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b); });
+    CHECK(same);
+  }
+  CHECK(maps > law::share_of(1000));
+  CHECK(sums_law(*backend, {0, 1, 2, 5, 70}) == "");  // strips of several lengths
 }
 
 namespace {
@@ -104,8 +127,8 @@ TEST_CASE("backend law: what a backend supports is what it compiles") {
 
 TEST_CASE("backend law: an emulated backend") {
   const auto backend = emulated_backend(reference_backend(), 2.5);
-  CHECK(backend_law(*backend, 3, 400, LawMode::exact) == "");
-  CHECK(backend_law(*backend, 4, 400, LawMode::tolerance) == "");
+  CHECK(backend_law(*backend, 3, law::share_of(400), LawMode::exact) == "");
+  CHECK(backend_law(*backend, 4, law::share_of(400), LawMode::tolerance) == "");
 }
 
 TEST_CASE("backend law: sums of any number of operands") {
@@ -123,7 +146,7 @@ TEST_CASE("backend law: sums of any number of operands") {
 
 TEST_CASE("backend law: a device with memory of its own") {
   const auto backend = fake_device(reference_backend(), 7);
-  CHECK(backend_law(*backend, 8, 60, LawMode::exact) == "");
+  CHECK(backend_law(*backend, 8, law::share_of(60), LawMode::exact) == "");
 }
 
 TEST_CASE("backend law: the cases meet what they promise") {

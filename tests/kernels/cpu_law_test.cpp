@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 
 #include "graph/compiled.h"
@@ -13,18 +14,29 @@
 #include "kernels/operands.h"
 #include "tests/support/backend_law.h"
 #include "tests/support/formulas.h"
+#include "tests/support/random_network.h"
 
 using namespace motley;
 using namespace motley::testing;
 
 namespace {
 
-Device device(int threads) {
+Device named_device() {
   Device device;
   const char *isa = std::getenv("MOTLEY_TEST_ISA"), *library = std::getenv("MOTLEY_TEST_LIBRARY");
   device.isa = isa == nullptr ? "" : isa;
   device.library = library == nullptr ? "" : library;
+  return device;
+}
+
+// Skipped (77) where this CPU does not have the ISA: what it has is tested by itself.
+Device device(int threads) {
+  Device device = named_device();
   device.threads = threads;
+  if (static const std::string found = open_cpu(device)->isa(); !device.isa.empty() && found != device.isa) {
+    std::printf("skipped: this CPU has %s, not %s\n", found.c_str(), device.isa.c_str());
+    std::exit(77);
+  }
   return device;
 }
 
@@ -41,7 +53,7 @@ double apart(const Image& got, const Image& expected) {
 }  // namespace
 
 TEST_CASE("CPU backend: an unknown ISA is refused") {
-  Device wrong = device(1);
+  Device wrong = named_device();  // the first to be opened
   wrong.isa = "avx3";
   CHECK_THROWS_WITH(open_cpu(wrong), Catch::Contains("\"avx3\" is unknown"));
 }
@@ -68,23 +80,23 @@ TEST_CASE("CPU backend: no more than what is asked for is used, by the library a
 }
 
 TEST_CASE("CPU backend law: what it supports is what it compiles") {
-  CHECK(supports_law(*open_cpu(device(1)), 23, 600) == "");
+  CHECK(supports_law(*open_cpu(device(1)), 23, law::share_of(600)) == "");
 }
 
 TEST_CASE("CPU backend law: exact") {
   const auto backend = open_cpu(device(1));
-  CHECK(backend_law(*backend, 11, 3000, LawMode::exact) == "");
+  CHECK(backend_law(*backend, 11, law::share_of(3000), LawMode::exact) == "");
 }
 
 TEST_CASE("CPU backend law: two threads") {
   const auto backend = open_cpu(device(2));
-  CHECK(backend_law(*backend, 13, 600, LawMode::exact) == "");
-  CHECK(backend_law(*backend, 14, 600, LawMode::tolerance) == "");
+  CHECK(backend_law(*backend, 13, law::share_of(600), LawMode::exact) == "");
+  CHECK(backend_law(*backend, 14, law::share_of(600), LawMode::tolerance) == "");
 }
 
 TEST_CASE("CPU backend law: tolerance") {
   const auto backend = open_cpu(device(1));
-  CHECK(backend_law(*backend, 12, 3000, LawMode::tolerance) == "");
+  CHECK(backend_law(*backend, 12, law::share_of(3000), LawMode::tolerance) == "");
 }
 
 // Rows of `features`, statistics of one value for each: loops of their own, with the bits of the others.
@@ -217,7 +229,7 @@ TEST_CASE("CPU backend law: sums across rows") {
 // and not; onto an operand too, which is written as ever.
 TEST_CASE("CPU backend law: large results") {
   const auto backend = open_cpu(device(2)), reference = reference_backend();
-  for (const auto& [rows, columns, gap] : {std::tuple{70001, 61, 0}, {4200, 1031, 0}, {1, 4300003, 0}, {4200, 1031, 5}}) {
+  for (const auto& [rows, columns, gap] : {std::tuple{70001, 61, 3}, {1, 4300003, 0}, {4200, 1031, 5}}) {
     const Index row = columns + gap;
     const std::vector<Index> all{row, 1};
     const std::size_t elements = static_cast<std::size_t>((rows - 1) * row + columns);
@@ -295,7 +307,7 @@ TEST_CASE("CPU backend law: bf16") {
 }
 
 TEST_CASE("CPU backend law: sums of any number of operands") {
-  for (const int threads : {1, 2}) CHECK(sums_law(*open_cpu(device(threads)), {1, 2, 3, 63, 64, 65, 130, 1000}) == "");
+  for (const int threads : {1, 2}) CHECK(sums_law(*open_cpu(device(threads)), {1, 2, 3, 63, 64, 65, 130, 300}) == "");
 }
 
 // With relu inside, oneDNN's generated code gives 0 (kernels/cpu/dnnl_compat.h).

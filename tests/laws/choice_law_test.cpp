@@ -76,7 +76,7 @@ std::map<std::string, Index> sizes_of(const Plan& plan) {
 
 TEST_CASE("choice law: no plan of the list is predicted faster than the chosen one", "[law]") {
   Random random(20261122);
-  for (int n = 0; n < share_of(28); n++) {
+  for (int n = 0; n < share_of(16); n++) {
     const bool two_axes = chance(random, 0.35);
     const int hosts = static_cast<int>(pick(random, 1, 2));
     const Mesh mesh =
@@ -107,7 +107,7 @@ TEST_CASE("choice law: no plan of the list is predicted faster than the chosen o
 
 TEST_CASE("choice law: no unit moved from one part to another makes the plan faster by more than 3 %", "[law]") {
   Random random(20261123);
-  for (int n = 0; n < share_of(12); n++) {
+  for (int n = 0; n < share_of(8); n++) {
     const int hosts = static_cast<int>(pick(random, 1, 2));
     const Mesh mesh =
         n % 2 == 0 ? mesh_of({{"a", 2}, {"b", 2}}, hosts) : mesh_of({{"a", static_cast<int>(pick(random, 2, 4))}}, hosts);

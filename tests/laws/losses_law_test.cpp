@@ -12,6 +12,7 @@
 
 #include "base/random.h"
 #include "plan/plan_data.h"
+#include "tests/support/each_index.h"
 #include "tests/support/random_feeds.h"
 #include "tests/support/random_network.h"
 #include "tests/support/run_plan.h"

@@ -12,8 +12,8 @@
 #include "plan/index_maps.h"
 #include "plan/kernel_of.h"
 #include "plan/planner.h"
-#include "program/views.h"
 #include "run/gather.h"
+#include "tests/support/each_index.h"
 #include "tests/support/threads.h"
 
 using namespace motley;

@@ -13,9 +13,9 @@
 #include <mutex>
 
 #include "plan/plan_data.h"
-#include "program/views.h"
 #include "run/gather.h"
 #include "tests/lib/train_nets.h"
+#include "tests/support/each_index.h"
 #include "tests/support/synthetic_profile.h"
 
 using namespace motley;

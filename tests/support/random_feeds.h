@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "base/random.h"
-#include "program/views.h"
+#include "tests/support/each_index.h"
 #include "tests/support/random_network.h"
 
 namespace motley::law {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/support/run_plan.h"
+#include "tests/support/each_index.h"
 
 #include <motley/executor.h>
 
@@ -16,7 +17,6 @@
 
 #include "base/random.h"
 #include "plan/plan_data.h"
-#include "program/views.h"
 #include "run/gather.h"
 #include "tests/support/device_transport.h"
 #include "tests/support/fake_device.h"

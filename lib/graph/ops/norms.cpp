@@ -282,11 +282,11 @@ class Norm final : public Op {
   }
 
   // ---- statistics of a rank's samples
-  // The mean, over the samples that a rank has, of the per-sample values; for other norms the values as they are. behind: as in
+  // The mean, over the samples that a rank has, of the per-sample values; for other norms the values as they are. per_value: as in
   // OwnPart.
-  int own_mean(Lowering& to, const Node& node, const std::string& what, int of, Index behind = 0) const {
+  int own_mean(Lowering& to, const Node& node, const std::string& what, int of, Index per_value = 0) const {
     if (!form_.local || !to.trains()) return of;
-    const int mean = to.inner(node, what + (behind > 0 ? "_unbiased" : "_own"), to.tensor(of).shape, to.tensor(of).dtype);
+    const int mean = to.inner(node, what + (per_value > 0 ? "_unbiased" : "_own"), to.tensor(of).shape, to.tensor(of).dtype);
     Pass& p = map_pass(to, node, what + " of its own", {of}, mean, {});
     const Shape& shape = to.tensor(of).shape;
     const std::size_t dim = shape.position(to.samples_of(shape).name);
@@ -294,7 +294,7 @@ class Norm final : public Op {
     p.indices.push_back(p.indices[static_cast<std::size_t>(samples)]);
     p.reads[0].indices[dim] = terms;
     p.whole = {terms};
-    p.own = {samples, terms, {}, behind};
+    p.own = {samples, terms, {}, per_value};
     return mean;
   }
 
