@@ -12,6 +12,7 @@
 #include "base/random.h"
 #include "plan/cost.h"
 #include "plan/formats.h"
+#include "tests/support/op_laws.h"
 #include "tests/support/random_network.h"
 #include "tests/support/run_plan.h"
 #include "tests/support/shrink.h"
@@ -19,31 +20,12 @@
 using namespace motley;
 using namespace motley::law;
 
-namespace {
-
-void check_cases(unsigned first, unsigned count, bool picks) {
-  int refused = 0;
-  for (unsigned number = first; number < first + share_of(count); number++) {
-    Random random(number);
-    const auto ranks = static_cast<int>(pick(random, 1, 4));
-    std::vector<Axis> axes{{"a", ranks}};
-    if (chance(random, 0.4)) axes.push_back({"b", static_cast<int>(pick(random, 1, std::max(1, 6 / ranks)))});
-    Case one{with_attention(random_recipe(random), random), axes, {}, picks ? number : 0};
-    one.cuts = random_cuts(random, build(one.net), one.axes, {.often = 0.45, .spatial = 0.3, .nested = 0.1, .jagged = 0.1});
-    INFO("case " << number);
-    CHECK(broken(one, &refused) == "");
-  }
-  CHECK(refused <= static_cast<int>(share_of(count)) / 2);
-}
-
-}  // namespace
-
 TEST_CASE("layout law: attention, one or two axes, any parts", "[law]") {
-  check_cases(830000, 150U, false);
+  check_layouts(831000, 150, with_attention, {.often = 0.45, .spatial = 0.3, .nested = 0.1, .jagged = 0.1});
 }
 
 TEST_CASE("pick law: every legal pick of attention", "[law]") {
-  check_cases(840000, 150U, true);
+  check_picks(840000, 150, with_attention, {.often = 0.45, .spatial = 0.3, .nested = 0.1, .jagged = 0.1});
 }
 
 TEST_CASE("layout and pick law: embeddings, shared weights, learned constants", "[law]") {

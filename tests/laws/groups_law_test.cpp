@@ -10,19 +10,17 @@
 
 #include "plan/kernel_of.h"
 #include "plan/plan_data.h"
+#include "tests/support/op_laws.h"
 #include "tests/support/random_network.h"
 #include "tests/support/run_plan.h"
-#include "tests/support/shrink.h"
 
 using namespace motley;
 using namespace motley::law;
 
 namespace {
 
-std::vector<Axis> random_axes(Random& random, int most) {
-  const auto first = static_cast<int>(pick(random, 1, most));
-  if (chance(random, 0.6)) return {{"a", first}};
-  return {{"a", first}, {"b", static_cast<int>(pick(random, 1, std::max(1, 6 / first)))}};
+Recipe with_groups_and_products(Recipe recipe, Random& random) {
+  return with_products(with_groups(std::move(recipe), random), random);
 }
 
 Step step_of(const Tensor& loss) {
@@ -48,53 +46,20 @@ void check_equal(const Step& step, const Mesh& mesh, const LayoutRules& rules) {
 
 }  // namespace
 
-TEST_CASE("layout law: convolutions by groups, one to three axes, any parts", "[law]") {
-  int refused = 0;
-  for (unsigned number = 0; number < share_of(150U); number++) {
-    Random random(610000 + number);
-    Case one{with_groups(random_recipe(random), random), random_axes(random, 4), {}, 0};
-    one.cuts = random_cuts(random, build(one.net), one.axes, {.often = 0.6, .spatial = 0.3, .nested = 0.1, .jagged = 0.15});
-    INFO("case " << number);
-    CHECK(broken(one, &refused) == "");
-  }
-  CHECK(refused < 75);
+TEST_CASE("layout law: convolutions by groups, one or two axes, any parts", "[law]") {
+  check_layouts(610000, 150, with_groups, {.often = 0.6, .spatial = 0.3, .nested = 0.1, .jagged = 0.15});
 }
 
-TEST_CASE("layout law: products of activations, one to three axes, any parts", "[law]") {
-  int refused = 0;
-  for (unsigned number = 0; number < share_of(150U); number++) {
-    Random random(620000 + number);
-    Case one{with_products(random_recipe(random), random), random_axes(random, 4), {}, 0};
-    one.cuts = random_cuts(random, build(one.net), one.axes, {.often = 0.5, .spatial = 0.4, .nested = 0.1, .jagged = 0.15});
-    INFO("case " << number);
-    CHECK(broken(one, &refused) == "");
-  }
-  CHECK(refused < 75);
+TEST_CASE("layout law: products of activations, one or two axes, any parts", "[law]") {
+  check_layouts(620000, 150, with_products, {.often = 0.5, .spatial = 0.4, .nested = 0.1, .jagged = 0.15});
 }
 
 TEST_CASE("pick law: every legal pick of convolutions by groups and of products", "[law]") {
-  for (unsigned number = 630000; number < 630000 + share_of(200U); number++) {
-    Random random(number);
-    Case one{with_products(with_groups(random_recipe(random), random), random), random_axes(random, 4), {}, number};
-    one.cuts = random_cuts(random, build(one.net), one.axes, {.often = 0.45, .nested = 0.1, .jagged = 0.1});
-    INFO("case " << number);
-    CHECK(broken(one) == "");
-  }
+  check_picks(630000, 200, with_groups_and_products, {.often = 0.45, .nested = 0.1, .jagged = 0.1});
 }
 
 TEST_CASE("exact law: convolutions by groups through the kernels, formats and exchanges users run, bit for bit", "[law]") {
-  for (unsigned number = 640000; number < 640000 + share_of(120U); number++) {
-    Random random(number);
-    Case one{with_groups(random_integer_recipe(random), random),
-             random_axes(random, 4),
-             {},
-             number % 2 == 0 ? 0 : number,
-             1 + static_cast<int>(number % 3),
-             number % 4 == 0 ? 0 : number};
-    one.cuts = random_cuts(random, build(one.net), one.axes, {.often = 0.6, .spatial = 0.3, .jagged = 0.1});
-    INFO("case " << number);
-    CHECK(broken(one) == "");
-  }
+  check_exact(640000, 120, with_groups, {.often = 0.6, .spatial = 0.3, .jagged = 0.1});
 }
 
 TEST_CASE("a convolution by groups: every cut of its channels and filters into three parts, whole groups and parts of them",

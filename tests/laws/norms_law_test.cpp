@@ -16,20 +16,14 @@
 #include "base/random.h"
 #include "plan/plan_data.h"
 #include "plan/planner.h"
+#include "tests/support/op_laws.h"
 #include "tests/support/random_network.h"
 #include "tests/support/run_plan.h"
-#include "tests/support/shrink.h"
 
 using namespace motley;
 using namespace motley::law;
 
 namespace {
-
-std::vector<Axis> random_axes(Random& random, int most) {
-  const auto first = static_cast<int>(pick(random, 1, most));
-  if (chance(random, 0.6)) return {{"a", first}};
-  return {{"a", first}, {"b", static_cast<int>(pick(random, 1, std::max(1, 6 / first)))}};
-}
 
 Plan in_f64(const Step& step, const Mesh& mesh, const LayoutRules& rules = {}) {
   return balance(step, mesh, rules, {}, {.dtype = DType::f64});
@@ -37,26 +31,12 @@ Plan in_f64(const Step& step, const Mesh& mesh, const LayoutRules& rules = {}) {
 
 }  // namespace
 
-TEST_CASE("layout law: norms, one to three axes, any parts", "[law]") {
-  int refused = 0;
-  for (unsigned number = 0; number < share_of(200U); number++) {
-    Random random(810000 + number);
-    Case one{with_norms(random_recipe(random), random), random_axes(random, 4), {}, 0};
-    one.cuts = random_cuts(random, build(one.net), one.axes, {.often = 0.5, .spatial = 0.4, .nested = 0.1, .jagged = 0.15});
-    INFO("case " << number);
-    CHECK(broken(one, &refused) == "");
-  }
-  CHECK(refused < 100);
+TEST_CASE("layout law: norms, one or two axes, any parts", "[law]") {
+  check_layouts(810000, 200, with_norms, {.often = 0.5, .spatial = 0.4, .nested = 0.1, .jagged = 0.15});
 }
 
 TEST_CASE("pick law: every legal pick of norms", "[law]") {
-  for (unsigned number = 820000; number < 820000 + share_of(200U); number++) {
-    Random random(number);
-    Case one{with_norms(random_recipe(random), random), random_axes(random, 4), {}, number};
-    one.cuts = random_cuts(random, build(one.net), one.axes, {.often = 0.45, .nested = 0.1, .jagged = 0.1});
-    INFO("case " << number);
-    CHECK(broken(one) == "");
-  }
+  check_picks(820000, 200, with_norms, {.often = 0.45, .nested = 0.1, .jagged = 0.1});
 }
 
 TEST_CASE("layout law: a batch norm's statistics are those of the complete batch, by hand", "[law]") {

@@ -10,20 +10,14 @@
 #include <cmath>
 
 #include "base/random.h"
+#include "tests/support/op_laws.h"
 #include "tests/support/random_network.h"
 #include "tests/support/run_plan.h"
-#include "tests/support/shrink.h"
 
 using namespace motley;
 using namespace motley::law;
 
 namespace {
-
-std::vector<Axis> random_axes(Random& random, int most) {
-  const auto first = static_cast<int>(pick(random, 1, most));
-  if (chance(random, 0.6)) return {{"a", first}};
-  return {{"a", first}, {"b", static_cast<int>(pick(random, 1, std::max(1, 6 / first)))}};
-}
 
 // torch.nn.functional.interpolate(mode="bilinear", align_corners=False): what a row of the result reads, and how much of each.
 struct Between {
@@ -38,41 +32,16 @@ Between between(Index p, Index scale, Index size) {
 
 }  // namespace
 
-TEST_CASE("layout law: upsampling, one to three axes, any parts", "[law]") {
-  int refused = 0;
-  for (unsigned number = 0; number < share_of(150U); number++) {
-    Random random(860000 + number);
-    Case one{with_upsampling(random_recipe(random), random), random_axes(random, 4), {}, 0};
-    one.cuts = random_cuts(random, build(one.net), one.axes, {.often = 0.4, .spatial = 0.5, .nested = 0.1, .jagged = 0.15});
-    INFO("case " << number);
-    CHECK(broken(one, &refused) == "");
-  }
-  CHECK(refused < 75);
+TEST_CASE("layout law: upsampling, one or two axes, any parts", "[law]") {
+  check_layouts(860000, 150, with_upsampling, {.often = 0.4, .spatial = 0.5, .nested = 0.1, .jagged = 0.15});
 }
 
 TEST_CASE("pick law: every legal pick of upsampling", "[law]") {
-  for (unsigned number = 870000; number < 870000 + share_of(150U); number++) {
-    Random random(number);
-    Case one{with_upsampling(random_recipe(random), random), random_axes(random, 4), {}, number};
-    one.cuts = random_cuts(random, build(one.net), one.axes, {.often = 0.45, .nested = 0.1, .jagged = 0.1});
-    INFO("case " << number);
-    CHECK(broken(one) == "");
-  }
+  check_picks(870000, 150, with_upsampling, {.often = 0.45, .nested = 0.1, .jagged = 0.1});
 }
 
 TEST_CASE("exact law: upsampling through the kernels, formats and exchanges users run, bit for bit", "[law]") {
-  for (unsigned number = 880000; number < 880000 + share_of(100U); number++) {
-    Random random(number);
-    Case one{with_upsampling(random_integer_recipe(random), random),
-             random_axes(random, 4),
-             {},
-             number % 2 == 0 ? 0 : number,
-             1 + static_cast<int>(number % 3),
-             number % 4 == 0 ? 0 : number};
-    one.cuts = random_cuts(random, build(one.net), one.axes, {.often = 0.5, .spatial = 0.4, .jagged = 0.1});
-    INFO("case " << number);
-    CHECK(broken(one) == "");
-  }
+  check_exact(880000, 100, with_upsampling, {.often = 0.5, .spatial = 0.4, .jagged = 0.1});
 }
 
 TEST_CASE("upsample2d, by PyTorch's formula", "[law]") {

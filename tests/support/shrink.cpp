@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/support/shrink.h"
 
+#include <fmt/format.h>
 #include <motley/error.h>
 
 #include <algorithm>
@@ -195,7 +196,7 @@ Verdict verdict_on(const Case& one) {
     const Outcome truth = run_plan(alone, {.steps = steps, .integers = integers});
     const Outcome cut = run_plan(*many, {.steps = steps, .integers = integers, .cpu_backend = integers});
     if (const double off = difference(cut, truth); !(off <= (integers ? 0 : 1e-11)))
-      verdict.wrong = "it is " + std::to_string(off) + " off";
+      verdict.wrong = "it is " + fmt::format("{:.2g}", off) + " off";
     if (const std::string twice = sent_twice(*many); !twice.empty()) verdict.wrong += " parts of " + twice + " are sent twice";
     for (std::size_t r = 0; r < cut.counted.size(); r++)
       if (const Index planned = many->data().predicted[r].bytes; cut.counted[r] != planned)
