@@ -356,13 +356,12 @@ Difference difference(const RunRecord& run, const RunRecord& truth) {
     const double most = gradient == truth.gradients.end() ? 0 : largest(gradient->second.values);
     return most > 0 && most < kZero * all;
   };
-  double moved = 0;
   for (const auto& [name, w] : truth.weights_after)
     if (const auto found = run.weights_after.find(name); found != run.weights_after.end() && is_rounding(name))
-      moved = std::max(moved, farthest(found->second.values, w.values));
+      out.adrift = std::max(out.adrift, farthest(found->second.values, w.values));
   out.weights = apart_most(run.weights_after, truth.weights_after, out.worst_weights, [&](const std::string& name) {
     if (is_rounding(name)) return std::numeric_limits<double>::infinity();
-    return truth.gradients.contains(name) ? 0 : 10 * moved;
+    return truth.gradients.contains(name) ? 0 : 10 * out.adrift;
   });
   return out;
 }
@@ -374,7 +373,7 @@ bool stores_bf16(const Step& step) {
 
 // Of each the larger one.
 Difference larger(Difference a, const Difference& b) {
-  for (const auto of : {&Difference::loss, &Difference::logits, &Difference::gradients, &Difference::weights})
+  for (const auto of : {&Difference::loss, &Difference::logits, &Difference::gradients, &Difference::weights, &Difference::adrift})
     if (!(a.*of >= b.*of)) a.*of = b.*of;
   return a;
 }

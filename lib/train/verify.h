@@ -32,6 +32,9 @@ struct VerifyInput {
 // least a thousandth of the largest of all gradients, or weights); the worst tensor's.
 struct Difference {
   double loss = 0, logits = 0, gradients = 0, weights = 0;
+  // Absolute; how far apart parameters are whose gradient is rounding alone, which Adam and LAMB move in any direction. They are
+  // not compared, but the next steps' values follow from them.
+  double adrift = 0;
   char worst_gradient[96]{}, worst_weights[96]{};  // the parameters (a report travels as bytes)
 };
 
@@ -45,8 +48,9 @@ struct VerifyReport {
   bool bf16 = false;       // f32 stores tensors as bf16
   Difference nudged{};     // of the unsharded f64 run with parameters changed by at most 2^-45; looked for where f64 is beyond it
   bool exact() const;      // what ok() asks of f64
-  // f64 <= 1e-11, or 4 times `nudged`, at most 1e-7; f32 <= 1e-5 (loss, logits) and 1e-4 (gradients, weights), or 4
-  // times `alone`, but for weights at most 16 times `plain`; in bf16 4 times the larger one. A NaN is not ok.
+  // f64 <= 1e-11, or 4 times `nudged`, at most 1e-7 (losses and weights: unless parameters drift); f32 <= 1e-5 (loss, logits) and
+  // 1e-4 (gradients, weights), or 4 times `alone`, but for weights at most 16 times `plain`; in bf16 4 times the larger one. A NaN
+  // is not ok.
   bool ok() const;
   std::string json() const;
   std::string text() const;

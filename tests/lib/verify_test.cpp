@@ -147,12 +147,11 @@ TEST_CASE("verify: values next to a gradient's jump are no difference", "[verify
 }
 
 // With its batch of 5 cut into 1, 0 and 4 samples over three ranks.
-static VerifyReport verified_uneven(const Step& step) {
+static VerifyReport verified_uneven(const Step& step, const LayoutRules& rules = {{"batch", "all", Sizes{{1, 0, 4}}}}) {
   const Datasets data = small_data(20);
   const Mesh mesh = line_of(3);
   VerifyReport report;
   run_ranks_in_memory(3, [&](Runtime& rt) {
-    const LayoutRules rules{{"batch", mesh.axes()[0].name, Sizes{{1, 0, 4}}}};
     const VerifyReport mine = verify(rt, {.step = &step, .mesh = &mesh, .rules = rules, .data = data.train});
     if (rt.rank() == 0) report = mine;
   });
@@ -168,6 +167,24 @@ TEST_CASE("verify: statistics of a rank's own samples are those of the same part
                              Sgd{.learning_rate = 0.1});
   const VerifyReport report = verified_uneven(step);
   INFO(report.text());
+  CHECK(report.ok());
+}
+
+// The mean of a layer norm's result over the dims that it normalises is its bias: the convolution's gradient is rounding alone, and
+// LAMB moves its weights in any direction by a part of their length.
+TEST_CASE("verify: weights that LAMB moves by rounding alone excuse what follows from them", "[verify]") {
+  Graph graph;
+  Tensor x = graph.input("image", {{"batch", 5}, {"in", 2}, {"rows", 6}, {"cols", 5}});
+  const Tensor label = graph.input("label", {{"batch", 5}}, DType::i32);
+  x = layer_norm(conv2d(x, {.out = {"f", 3}, .window = 3, .padding = same, .name = "c"}),
+                 {.over = {Dim{"rows", 6}, Dim{"cols", 5}}, .name = "n"});
+  const Tensor logits = dense(global_avg_pool2d(x), {.out = {{"classes", kClasses}}, .name = "d"});
+  const Step step =
+      training(mean(softmax_cross_entropy(logits, label, {"classes", kClasses})), Lamb{.learning_rate = 0.01, .weight_decay = 0});
+  const VerifyReport report = verified_uneven(step, {{"rows", "all", Sizes{{3, 1, 2}}}});
+  INFO(report.text());
+  CHECK(report.f64.adrift > 1e-5);
+  CHECK(report.f64.weights > 1e-7);
   CHECK(report.ok());
 }
 
