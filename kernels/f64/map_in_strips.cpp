@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/f64/map_in_strips.h"
 
-#include <motley/error.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -18,12 +16,15 @@ namespace {
 
 constexpr Index kStrip = 256;      // positions: a register is 2 KiB, so that those of most formulas stay in the first cache
 constexpr Index kShortStrip = 32;  // shorter ones cost more per position than the walk around them
-constexpr std::size_t kMost = 16;  // extents
 
-// The loops around the strips, outer to inner, and the item of each operand at which the current strip begins.
+// Loops around the strips, outer to inner, and the position of each.
 struct Walk {
   std::vector<MapExtent> extents{};
-  std::array<Index, kMost> at{};
+  std::vector<Index> at{};
+  void add(const MapExtent& extent) {
+    extents.push_back(extent);
+    at.push_back(0);
+  }
 };
 
 class MapInStrips final : public Kernel {
@@ -33,9 +34,8 @@ class MapInStrips final : public Kernel {
     check_map(spec);
     std::vector<MapExtent> extents = extents_of(spec);
     join(extents);
-    if (extents.size() > kMost) throw DeviceError("a map over " + std::to_string(extents.size()) + " extents: at most 16 are run");
-    // Along which the strips are: the longest kept extent (the elements of each result are in any order), or the last reduced one
-    // (its terms are in the reference's order).
+    // Along which the strips are: the longest kept extent (elements of a result may be computed in any order), or the last
+    // reduced one (so that sums are added in the reference's order).
     std::size_t kept = extents.size(), reduced = extents.size();
     for (std::size_t i = 0; i < extents.size(); i++) {
       if (extents[i].size == 1) continue;
@@ -49,7 +49,7 @@ class MapInStrips final : public Kernel {
     const std::size_t strip = reduces_ ? reduced : kept;
     for (std::size_t i = 0; i < extents.size(); i++) {
       if (i == strip) continue;
-      (extents[i].result() == 0 && extents[i].size != 1 ? reduced_ : kept_).extents.push_back(extents[i]);
+      (extents[i].result() == 0 && extents[i].size != 1 ? reduced_ : kept_).add(extents[i]);
     }
     strip_ = strip < extents.size() ? extents[strip] : MapExtent{1, std::vector<Index>(spec.operands.size(), 0), inputs_};
     nothing_ = (reduces_ && strip_.size == 0) || is_empty(reduced_);
@@ -69,7 +69,6 @@ class MapInStrips final : public Kernel {
     Strip strip{operands, static_cast<double*>(workspace)};
     strip.totals = strip.real + static_cast<Index>(formula_.count) * kStrip;
     strip.whole = reinterpret_cast<std::int32_t*>(strip.totals + static_cast<Index>(results_) * kStrip);
-    kept_.at.fill(0);
     do {
       if (reduces_)
         one_position(strip);
@@ -93,6 +92,7 @@ class MapInStrips final : public Kernel {
   static bool is_empty(const Walk& walk) {
     return std::any_of(walk.extents.begin(), walk.extents.end(), [](const MapExtent& e) { return e.size == 0; });
   }
+  // False after the last position: the walk is at its first one again.
   static bool advance(Walk& walk) {
     for (std::size_t d = walk.extents.size(); d-- > 0;) {
       if (++walk.at[d] < walk.extents[d].size) return true;
@@ -207,7 +207,6 @@ class MapInStrips final : public Kernel {
   // Strips along a kept extent: each position of it has a total of its own.
   void kept_strip(const Strip& strip) {
     std::fill_n(strip.totals, static_cast<Index>(results_) * kStrip, first_total());
-    reduced_.at.fill(0);
     if (!nothing_) {
       do {
         evaluate(strip);
@@ -218,7 +217,6 @@ class MapInStrips final : public Kernel {
         }
       } while (advance(reduced_));
     }
-    reduced_.at.fill(0);
     for (std::size_t k = 0; k < results_; k++) store(strip, k);
   }
 
@@ -226,7 +224,6 @@ class MapInStrips final : public Kernel {
   void one_position(Strip& strip) {
     std::array<double, kMostOperands> totals{};
     totals.fill(first_total());
-    reduced_.at.fill(0);
     if (!nothing_) {
       do {
         for (strip.begin = 0; strip.begin < strip_.size; strip.begin += kStrip) {
@@ -239,7 +236,6 @@ class MapInStrips final : public Kernel {
         }
       } while (advance(reduced_));
     }
-    reduced_.at.fill(0);
     strip.begin = 0;
     strip.count = 1;
     for (std::size_t k = 0; k < results_; k++) {

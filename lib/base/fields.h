@@ -90,7 +90,7 @@ constexpr void for_each_field(F&& visit) {
   std::apply([&](const auto&... one) { (visit(one), ...); }, Fields<T>::list);
 }
 
-// Compares by value, also behind pointers.
+// Compares by value, also through pointers.
 template <class T>
 bool same_value(const T& a, const T& b) {
   return a == b;

@@ -4,7 +4,7 @@
 
 namespace motley {
 
-// When a run saves, and how many checkpoints it keeps. Nothing set: only when it is asked to stop.
+// When a run saves, and how many checkpoints it keeps. Nothing set: only when it receives a request to stop.
 struct CheckpointOptions {
   Index every_steps = 0, every_epochs = 0;  // at most one of the three is above 0
   double every_seconds = 0;

@@ -17,8 +17,8 @@ inline constexpr double kNudges[] = {0x1p-46, -0x1p-46, 0x1p-45}, kF64Most = 1e-
 // The same of f32, one after the other, as they are first: one run's rounding says little of what an optimizer makes of a gradient
 // that is nearly 0.
 inline constexpr double kF32Nudges[] = {0, 0x1p-23, -0x1p-23, 0x1p-22}, kBf16Factor = 0x1p14;  // in bf16 by so much more
-// Where a run in bf16 and the unsharded f64 one differ by at most so much of a tensor's largest value, they decide alike: eight
-// times what one rounding changes.
+// Where a run in bf16 and the unsharded f64 one differ by at most so much of a tensor's largest value, they take the same
+// decisions: eight times what one rounding changes.
 inline constexpr double kBf16Decisions = 0x1p-6;
 // So many times as far as plain kernels may a device's be off in f32: beyond that they compute something else, without any cut too.
 inline constexpr double kPlainDistances = 16;

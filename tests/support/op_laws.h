@@ -8,7 +8,7 @@ namespace motley::law {
 
 using WithOp = Recipe (*)(Recipe, Random&);  // adds the op to a network
 
-// Under its rules a network is what it is on one rank; at most half of the rules are refused.
+// Under its rules a network is what it is on one rank; fewer than half of the rules are refused.
 void check_layouts(unsigned first, unsigned count, WithOp with, const CutOptions& cuts);
 // Likewise under every legal pick, drawn at random.
 void check_picks(unsigned first, unsigned count, WithOp with, const CutOptions& cuts);
