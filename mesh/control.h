@@ -16,7 +16,7 @@
 namespace motley::control {
 
 // Tags below 0 are reserved for motley: a transport keeps them apart from users' tags and does not count their bytes.
-constexpr int kGather = -1, kFarewell = -2, kTrace = -3, kCopies = -4, kVerdict = -5, kFigures = -6, kToFirst = -7;
+constexpr int kGather = -1, kFarewell = -2, kTrace = -3, kCopies = -4, kVerdict = -5, kFigures = -6, kToFirst = -7, kMeeting = -8;
 
 // Messages in flight, and the memory that they use. If an error leaves some unfinished, the transport keeps that memory: MPI may
 // read and write it until they end, and a message to a rank that does not answer can be neither finished nor cancelled for certain.

@@ -5,189 +5,29 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <limits>
-#include <numeric>
 #include <optional>
 #include <set>
+#include <span>
 
 #include "base/at.h"
-#include "base/box_rows.h"
-#include "base/clock.h"
-#include "base/copy_box.h"
 #include "mesh/control.h"
+#include "mesh/host_memory.h"
 #include "plan/plan_data.h"
 #include "plan/planner.h"
 #include "run/agreed.h"
+#include "run/each_alone.h"
 #include "run/fits_hosts.h"
 #include "run/planned.h"
 #include "train/dump.h"
-#include "train/keys.h"
-#include "train/update.h"
 #include "train/verify_parts.h"
+#include "train/verify_run.h"
 
 namespace motley {
 
-std::vector<double> nudged(std::vector<double> values, double by) {
-  for (std::size_t i = 0; i < values.size(); i++) values[i] *= 1 + (i % 3 == 0 ? -by : by);
-  return values;
-}
-
-Batch first_batch(const VerifyInput& in, Index batch) {
-  return batch_of(in.data, Order(in.data->samples(), batch, in.seed).batch_of(0), 0, 0);
-}
-
 namespace {
-
-// Operands that a gradient's formula compares to choose a value: it may jump there.
-std::vector<int> jumps_of(const Formula& f) {
-  std::vector<int> out;
-  for (const Instruction& s : f.code) {
-    if (s.op != Opcode::select) continue;
-    const Instruction& condition = at(f.code, s.a);
-    if (condition.op != Opcode::less && condition.op != Opcode::less_equal) continue;
-    for (const int r : {condition.a, condition.b})
-      if (at(f.code, r).op == Opcode::operand) out.push_back(at(f.code, r).a);
-  }
-  return out;
-}
-
-// Tensors at whose values gradients jump: what relu makes, what max_pool2d reads.
-std::set<int> deciding_tensors(const Passes& passes) {
-  std::set<int> out;
-  const auto decides = [&](int tensor) {
-    if (at(passes.tensors, tensor).role == TensorRole::activation) out.insert(tensor);
-  };
-  for (const Pass& p : passes.passes) {
-    if (at(passes.tensors, p.writes.tensor).role == TensorRole::gradient)
-      for (const int k : jumps_of(p.formula)) decides(at(p.reads, k).tensor);
-    if (p.op == KernelOp::max_pool2d && p.kind == PassKind::forward) decides(p.reads[0].tensor);
-  }
-  return out;
-}
-
-// Takes over the other run's values where they agree within so much of the largest. A row that no one reads is in neither.
-void take_decisions(Executor& executor, const Program& program, int buffer, const WholeTensor& other, double within) {
-  const Box box = at(program.buffers, buffer).box;
-  std::vector<double> values = executor.read(buffer, box);
-  double most = 0;
-  for (double v : values) most = std::max(most, std::abs(v));
-  const Box all = whole(other.shape);
-  const std::vector<Index> strides = row_major(all);
-  const double* const theirs = other.values.data() + item_of(all, strides, box);
-  for_each_row(extents_of(box), row_major(box), strides, [&](const BoxRow& row) {
-    for (Index i = 0; i < row.length; i++) {
-      double& v = values[static_cast<std::size_t>(row.a + i * row.a_step)];
-      if (const double its = theirs[row.b + i * row.b_step]; std::abs(v - its) <= within * most) v = its;
-    }
-  });
-  executor.write(buffer, box, values);
-}
-
-// Micro-batches one after another: along the dim that counts the samples, the first of `samples`.
-void append(WholeTensor& all, WholeTensor one, const Shape& samples) {
-  if (all.values.empty() || samples.rank() == 0) {
-    all.shape = one.shape;
-    all.name = one.name;
-    all.values.insert(all.values.end(), one.values.begin(), one.values.end());
-    return;
-  }
-  const std::size_t over = one.shape.position(samples[0].name);
-  std::size_t inner = 1, outer = 1;
-  for (std::size_t d = 0; d < one.shape.rank(); d++) (d < over ? outer : inner) *= static_cast<std::size_t>(one.shape[d].size);
-  const std::size_t before = all.values.size() / outer;
-  std::vector<double> values;
-  for (std::size_t k = 0; k < outer; k++) {
-    auto take = [&](const std::vector<double>& from, std::size_t count) {
-      values.insert(values.end(), from.begin() + static_cast<std::ptrdiff_t>(k * count),
-                    from.begin() + static_cast<std::ptrdiff_t>((k + 1) * count));
-    };
-    take(all.values, before);
-    take(one.values, inner);
-  }
-  std::vector<Dim> dims = all.shape.dims();
-  dims[over].size += one.shape[over].size;
-  all.shape = Shape(dims);
-  all.values = std::move(values);
-}
-
-enum class Record : std::uint8_t { results, decisions };
-
-// `before` is called before each kernel. `nudge`: parameters are changed by so much of their values, up or down. `like`: takes its
-// decisions from that run (one rank only).
-RunRecord run_steps(const Plan& plan, Backend& backend, Transport& transport, const VerifyInput& in,
-                    const std::function<void(const char*)>& before, Record record = Record::results,
-                    const RunRecord* like = nullptr, double nudge = 0, Kernels kernels = Kernels::fused) {
-  const Passes& passes = plan.data().passes;
-  const std::set<int> deciding = deciding_tensors(passes);
-  const double like_within = stores_bf16(*in.step) ? kBf16Decisions : kF32Values;
-  const int logits_tensor = passes.logits();
-  CompileOptions options{.keep_gradients = true, .keep = {logits_tensor}, .hosts = transport.hosts()};
-  options.fuse = options.fuse_maps = kernels == Kernels::fused;
-  if (record == Record::decisions) options.keep.insert(options.keep.end(), deciding.begin(), deciding.end());
-  const Program program = fits_hosts(transport, plan, compile(plan, transport.rank(), options));
-  State state(plan, program.rank, in.seed, backend.device_memory());
-  Executor executor(program, backend, transport, state);
-  executor.on_step(before);
-  for (const Slice& s : program.slices) {
-    if (nudge == 0) break;
-    executor.write(s.value, s.box, nudged(executor.read(s.value, s.box), nudge));
-  }
-  auto parameters = [&](Part part) {
-    std::map<std::string, WholeTensor> out;
-    for (int p : passes.parameters) {
-      if (part == Part::gradient && passes.statistic(p) != nullptr) continue;
-      WholeTensor whole = gather_parameter(plan, program, executor, transport, p, part, Gathered::on_rank_0);
-      out.emplace(whole.name, std::move(whole));
-    }
-    return out;
-  };
-  RunRecord out;
-  out.weights_before = parameters(Part::value);
-  const Shape& labels = at(passes.tensors, passes.find(in.names.label)).shape;
-  const Index samples = micro_batch_size(passes);
-  const auto feeds = feeds_from(first_batch(in, samples * passes.accumulate), in.names, passes);
-  for (Index s = 0; s < in.steps; s++) {
-    WholeTensor loss, logits;
-    for (Index m = 0; m < passes.accumulate; m++) {
-      executor.feed([&](const std::string& name, const Box& box, std::span<std::byte> to) {
-        const auto its = feeds.find(fed_from(passes, name));
-        fed_by(passes, name, its != feeds.end() ? its->second : random_keys(in.seed, name, s + 1), m)(box, to);
-      });
-      const std::size_t number = static_cast<std::size_t>(s * passes.accumulate + m);  // of this micro-batch
-      executor.run_forward([&](int step) {
-        const auto* run = std::get_if<RunKernel>(&at(program.steps, step).what);
-        if (like == nullptr || run == nullptr) return;
-        for (int t : deciding) {
-          const int buffer = at(program.main_buffer, t);
-          const auto other = at(like->decided, number).find(at(passes.tensors, t).name);
-          if (buffer == run->operands.back().buffer && other != at(like->decided, number).end())
-            take_decisions(executor, program, buffer, other->second, like_within);
-        }
-      });
-      if (record == Record::decisions) {
-        out.decided.emplace_back();
-        for (int t : deciding) {
-          WholeTensor whole = gather_output(plan, program, executor, transport, t, Gathered::on_rank_0);
-          out.decided.back().emplace(whole.name, std::move(whole));
-        }
-      }
-      append(loss, gather_output(plan, program, executor, transport, passes.outputs.front(), Gathered::on_rank_0), {});
-      if (s == 0) append(logits, gather_output(plan, program, executor, transport, logits_tensor, Gathered::on_rank_0), labels);
-      executor.run_backward();
-    }
-    prepare_update(executor, plan.step(), transport, s + 1);
-    if (s == 0) out.gradients = parameters(Part::gradient);
-    executor.run_update();
-    out.losses.push_back(std::accumulate(loss.values.begin(), loss.values.end(), 0.0));
-    if (s > 0) continue;
-    loss.values = {out.losses.front()};
-    out.loss = std::move(loss);
-    out.logits = std::move(logits);
-  }
-  out.weights_after = parameters(Part::value);
-  return out;
-}
 
 // The unsharded plan, whose means over a rank's own part are over the parts of the sharded one.
 Plan with_parts_of(const Plan& sharded, const Step& step, const Mesh& one, const BalanceOptions& options) {
@@ -206,38 +46,48 @@ Plan with_parts_of(const Plan& sharded, const Step& step, const Mesh& one, const
   return any ? plan_from(step, one, std::move(data)) : plan;
 }
 
-}  // namespace
-
-void alone_on_rank_0(Runtime& rt, const std::function<void(const std::function<void(const char*)>& alive)>& work) {
-  Transport& transport = rt.transport();
-  auto meet = [&](bool over) {
-    const auto mine = static_cast<std::byte>(over);
-    return transport.gather_all({&mine, 1}).front().front() == std::byte{1};
-  };
+// A rank beside rank 0 for a second unsharded run at the same time: the first other one of its host, so as fast, if both have a
+// core for themselves and both runs take at most half of the free memory (records of the results need some). 0: none. bytes(): of
+// the run that this rank would make. Collective.
+int second_rank(Transport& transport, const std::function<Index()>& bytes) {
+  const std::vector<int>& hosts = transport.hosts();
+  const auto found = std::find(hosts.begin() + 1, hosts.end(), hosts.front());
+  if (found == hosts.end()) return 0;
+  const int second = static_cast<int>(found - hosts.begin());
+  struct Claim {
+    std::uint64_t bytes = 0, free = 0;
+    bool crowded = false;
+  } mine{.crowded = transport.crowded()};
   agreed(transport, [&] {
-    if (rt.rank() != 0) {
-      while (!meet(false)) {
-      }
-      return;
-    }
-    double last = seconds_now();
-    const auto alive = [&](const char* what) {
-      if (seconds_now() - last < 1) return;
-      rt.phase(std::string("unsharded: ") + what);
-      static_cast<void>(meet(false));
-      last = seconds_now();
-    };
-    try {
-      work(alive);
-    } catch (const Error&) {
-      static_cast<void>(meet(true));
-      throw;
-    }
-    static_cast<void>(meet(true));
+    if (transport.rank() == 0 || transport.rank() == second) mine.bytes = static_cast<std::uint64_t>(bytes());
+    if (transport.rank() == 0) mine.free = free_bytes(read_memory());
   });
+  const std::vector<Claim> all = control::all_of(transport, mine);
+  const Claim &first = all.front(), &other = at(all, second);
+  return first.crowded || other.crowded || first.bytes + other.bytes > first.free / 2 ? 0 : second;
 }
 
-namespace {
+// Fetches to rank 0 what rank `from` has recorded; `like`: any run of the same step. Collective.
+void fetch(Transport& transport, int from, const RunRecord& like, RunRecord& run) {
+  const auto bring = [&](std::vector<double>& values) {
+    const auto mine = transport.rank() == from ? std::as_bytes(std::span(values)) : std::span<const std::byte>{};
+    control::to_first(transport, mine, "collecting an unsharded run", [&](int rank, std::span<const std::byte> bytes) {
+      if (rank != from) return;
+      values.resize(bytes.size() / sizeof(double));
+      std::memcpy(values.data(), bytes.data(), bytes.size());
+    });
+  };
+  bring(run.losses);
+  bring(run.loss.values);
+  bring(run.logits.values);
+  for (const auto tensors : {&RunRecord::gradients, &RunRecord::weights_after})
+    for (const auto& [name, its] : like.*tensors) {
+      WholeTensor& whole = (run.*tensors)[name];
+      whole.name = name;
+      whole.shape = its.shape;
+      bring(whole.values);
+    }
+}
 
 constexpr double kZero = 1e-9;  // a tensor this much smaller than the largest one is zero but for rounding: a bias before a norm
 // One this much smaller than the largest may be a difference of values like that one's (a weight between two norms), with their
@@ -396,33 +246,53 @@ VerifyReport verify(Runtime& rt, const VerifyInput& in) {
   const RunRecord f32 = run_steps(f32_plan, device, rt.transport(), in, phases("f32: "), Record::decisions);
   const Plan f64_plan = plan_in(DType::f64);
   const RunRecord f64 = run_steps(f64_plan, *in_f64, rt.transport(), in, phases("f64: "));
+  const Mesh one({{"one", 1}}, {in.mesh->device(0)});
+  const Step& in_one = in.whole != nullptr ? *in.whole : *in.step;
+  const auto whole_plan = [&] { return with_parts_of(f64_plan, in_one, one, {.dtype = DType::f64}); };
+  const auto plain = [&](const Plan& of, const Alive& alive, const RunRecord* like, double nudge = 0) {
+    return run_steps(of, *in_f64, *in_memory(1).front(), in, alive, Record::results, like, nudge, Kernels::separate);
+  };
+  const auto alike_plan = [&] { return with_parts_of(f32_plan, *in.step, one, {.dtype = DType::f64}); };
+  // In f64, the unsharded network and, where f32 may decide otherwise, one that takes the f32 run's decisions.
+  RunRecord truth;
+  std::optional<RunRecord> alike;
+  const int second = second_rank(rt.transport(), [&] {
+    return bytes_of(
+        compiled(rt.rank() == 0 ? alike_plan() : whole_plan(), *in_memory(1).front(), Record::results, Kernels::separate),
+        Parameters::to_be_made);
+  });
+  if (second != 0) {
+    each_alone(rt, "unsharded: ", [&](const Alive& alive) {
+      if (rt.rank() == 0) alike = plain(alike_plan(), alive, &f32);
+      if (rt.rank() == second) truth = plain(whole_plan(), alive, nullptr);
+    });
+    fetch(rt.transport(), second, f64, truth);
+  }
   VerifyReport report;
-  alone_on_rank_0(rt, [&](const std::function<void(const char*)>& alive) {
-    const Mesh one({{"one", 1}}, {in.mesh->device(0)});
-    const Step& in_one = in.whole != nullptr ? *in.whole : *in.step;
-    const Plan whole = with_parts_of(f64_plan, in_one, one, {.dtype = DType::f64}),
-               plan = with_parts_of(f32_plan, *in.step, one, {.dtype = DType::f64});
-    const auto plain = [&](const Plan& of, const RunRecord* like, double nudge) {
-      return run_steps(of, *in_f64, *in_memory(1).front(), in, alive, Record::results, like, nudge, Kernels::separate);
-    };
-    const RunRecord truth = plain(whole, nullptr, 0);
-    RunRecord same = plain(plan, &f32, 0);
-    same.logits = truth.logits;  // before any gradient nothing depends on decisions
-    same.losses.front() = truth.losses.front();
-    report = {difference(f64, truth), difference(f32, same)};
+  each_alone(rt, "unsharded: ", [&](const Alive& alive) {
+    if (rt.rank() != 0) return;
+    const Plan whole = whole_plan();
+    if (second == 0) truth = plain(whole, alive, nullptr);
+    report = {difference(f64, truth), difference(f32, truth)};
     report.bf16 = stores_bf16(*in.step);
+    if (report.exact() && !report.ok()) {  // is it a decision?
+      if (!alike) alike = plain(alike_plan(), alive, &f32);
+      alike->logits = truth.logits;  // before any gradient nothing depends on decisions
+      alike->losses.front() = truth.losses.front();
+      report.f32 = difference(f32, *alike);
+    }
     for (const double loss : truth.losses) report.diverged = report.diverged || !std::isfinite(loss);
     for (const auto& [name, w] : truth.weights_after)
       for (const double value : w.values) report.diverged = report.diverged || !std::isfinite(value);
     for (const double nudge : kNudges)  // is it rounding, or the cut?
       if (!report.exact() && !report.diverged)
-        report.nudged = larger(report.nudged, difference(plain(whole, nullptr, nudge), truth));
+        report.nudged = larger(report.nudged, difference(plain(whole, alive, nullptr, nudge), truth));
     if (report.exact() && !report.ok()) {  // is it f32, or the cut?
       const Plan own = with_parts_of(f32_plan, in_one, one, {.dtype = DType::f32});
       const auto lost_by = [&](Backend& backend, Kernels kernels, double nudge) {
         const RunRecord alone =
             run_steps(own, backend, *in_memory(1).front(), in, alive, Record::decisions, nullptr, nudge, kernels);
-        RunRecord like = plain(whole, &alone, 0);
+        RunRecord like = plain(whole, alive, &alone);
         like.logits = truth.logits;
         like.losses.front() = truth.losses.front();
         return difference(alone, like);
@@ -435,7 +305,7 @@ VerifyReport verify(Runtime& rt, const VerifyInput& in) {
       }
     }
     nothing_to_save.reset();
-    if (!in.dump.empty()) write_dump(in, plan.data().passes, f64, f32);
+    if (!in.dump.empty()) write_dump(in, passes, f64, f32);
   });
   return control::all_of(rt.transport(), report).front();
 }

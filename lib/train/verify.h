@@ -71,7 +71,8 @@ struct RunRecord {
 Difference difference(const RunRecord& run, const RunRecord& truth);
 
 // Collective; the same on every rank. Both sharded runs over all ranks: f64 by f64_backend(), f32 by the kernels of this
-// rank's device; rank 0 then runs the unsharded one. Rank 0 writes the dump. Errors: those of planning and of devices; (io).
+// rank's device. Then rank 0 runs the unsharded one, twice if f32 decides otherwise somewhere (RunRecord::decided): at the same
+// time where its host has another rank and enough memory. Rank 0 writes the dump. Errors: those of planning and of devices; (io).
 VerifyReport verify(Runtime& rt, const VerifyInput& input);
 
 // The passes that evaluation and prediction run, in the place of training's.

@@ -10,6 +10,7 @@
 #include "mesh/control.h"
 #include "plan/check_rules.h"
 #include "plan/plan_data.h"
+#include "run/each_alone.h"
 #include "run/fits_hosts.h"
 #include "run/planned.h"
 #include "train/verify_parts.h"
@@ -110,7 +111,8 @@ VerifyReport verify_inference(Runtime& rt, const VerifyInput& in, const Inferenc
                  f64 = run_on(*in.mesh, in.rules, inference.rules, in.profile, DType::f64, *in_f64, rt.transport(), subject,
                               phases("inference in f64: "));
   VerifyReport report;
-  alone_on_rank_0(rt, [&](const std::function<void(const char*)>& alive) {
+  each_alone(rt, "unsharded: ", [&](const Alive& alive) {
+    if (rt.rank() != 0) return;
     const Mesh one({{"one", 1}}, {in.mesh->device(0)});
     const auto alone = [&](DType dtype, Backend& backend, Kernels kernels, double nudge = 0) {
       return run_on(one, {}, {}, {}, dtype, backend, *in_memory(1).front(), subject, alive, kernels, nudge);

@@ -29,9 +29,6 @@ Batch first_batch(const VerifyInput& in, Index batch);
 // Relative to the largest value; of a tensor that is zero but for rounding, to `all`, that of all tensors. So much of the absolute
 // difference as is `excused` does not count. NaN where a value is missing or not finite.
 double apart(const std::vector<double>& values, const std::vector<double>& truth, double all = 0, double excused = 0);
-// Rank 0 works alone and calls the given function often; the others meet it once a second, so that no wait is long and a rank
-// that dies is noticed. An error of its is all ranks'. Collective.
-void alone_on_rank_0(Runtime& rt, const std::function<void(const std::function<void(const char*)>& alive)>& work);
 void dump_inputs(Dump& dump, const std::string& folder, const Passes& passes, const VerifyInput& in, DType dtype);
 
 bool stores_bf16(const Step& step);
