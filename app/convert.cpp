@@ -18,10 +18,12 @@ std::unique_ptr<WeightsWriter> writer_for(const fs::path& out, const std::vector
   if (out.extension() == ".safetensors") return new_safetensors(out, tensors, {});
   if (out.extension() == ".npz") return new_npz(out, tensors);
   if (out.has_extension())
-    throw UserError(out.string() + ": expected a name that ends in .safetensors or .npz, or one without an ending: a checkpoint",
+    throw UserError(out.string() +
+                        ": expected a file name that ends in .safetensors or .npz, or a name without an extension: the directory "
+                        "of a checkpoint",
                     Exit::usage);
   if (fs::exists(out, ignored))
-    throw UserError(out.string() + " is there already; a checkpoint is written as a new directory", Exit::usage);
+    throw UserError(out.string() + " exists already; a checkpoint is written to a new directory, give another name", Exit::usage);
   return new_checkpoint(out, tensors);
 }
 

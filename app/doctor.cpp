@@ -62,16 +62,18 @@ void look_at_cpu(Findings& found, const HostFacts& host) {
     const auto one = open_backend({.name = "cpu", .library = library});
     libraries += fmt::format("{}{} (\"{}\"), uses {}", libraries.empty() ? "" : "; ", one->library(), library, one->isa());
   }
-  if (cpu_libraries().size() > 1) libraries += "; a device that names none takes the first";
+  if (cpu_libraries().size() > 1) libraries += "; a device without \"library\" uses the first";
   const std::vector<int> cores = allowed_cores();
   std::size_t physical = 0;
   for (const Socket& socket : host.sockets) physical += socket.cores.size();
   found.line("CPU", backend->model());
   found.line("cores", fmt::format("{} in {} socket{}; processing units allowed: {}", physical, host.sockets.size(),
                                   host.sockets.size() == 1 ? "" : "s", to_text(cores)));
-  found.line("ranks",
-             fmt::format("up to {} with a core each; predicted seconds assume that, more ranks share cores and take longer",
-                         cores.size()));
+  found.line(
+      "ranks",
+      fmt::format(
+          "up to {} with one core each; predicted seconds assume a core for each rank, more ranks share cores and are slower",
+          cores.size()));
   found.line("ISA", fmt::format("{}", fmt::join(usable_isas(), " ")));
   found.line("libraries", libraries);
 }
@@ -109,10 +111,10 @@ void look_at_mpi(Findings& found, bool takes_device_memory) {
   try {
     const fs::path mpiexec = find_mpiexec();
     const std::string version = first_version(mpiexec);
-    found.line("MPI", version.empty()
-                          ? mpiexec.string() + ": its version is unknown; expected MPICH's mpiexec"
-                          : fmt::format("MPICH {} ({}); messages of GPUs {}", version, mpiexec.string(),
-                                        takes_device_memory ? "go from and to their memory" : "are staged in the host's memory"));
+    found.line("MPI", version.empty() ? mpiexec.string() + ": its version is unknown; expected MPICH's mpiexec"
+                                      : fmt::format("MPICH {} ({}); GPU buffers {}", version, mpiexec.string(),
+                                                    takes_device_memory ? "are sent and received directly (GPU-aware MPI)"
+                                                                        : "are staged through host memory"));
     if (version.empty()) found.packages.emplace_back("mpich");
   } catch (const DeviceError&) {
     found.line("MPI", "no mpiexec");
@@ -135,10 +137,10 @@ void look_at_limits(Findings& found) {
     const double block = static_cast<double>(shm.f_frsize), free = block * static_cast<double>(shm.f_bavail);
     found.line("/dev/shm", fmt::format("{}, {} free", bytes_text(block * static_cast<double>(shm.f_blocks)), bytes_text(free)));
     if (free < 16e6)
-      found.missing.emplace_back("room in /dev/shm: mount -o remount,size=64m /dev/shm, or docker run --shm-size=64m");
+      found.missing.emplace_back("more space in /dev/shm: mount -o remount,size=64m /dev/shm, or docker run --shm-size=64m");
   } else {
     found.line("/dev/shm", "not there");
-    found.missing.emplace_back("/dev/shm, which joins the ranks of one host");
+    found.missing.emplace_back("/dev/shm: the ranks of a host communicate through shared memory");
   }
   rlimit files{};
   if (getrlimit(RLIMIT_NOFILE, &files) == 0)

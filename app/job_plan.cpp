@@ -153,7 +153,7 @@ std::vector<std::string> device_notes(const Mesh& mesh) {
 }
 
 std::string kernels_line(const Mesh& mesh, DType dtype) {
-  if (dtype == DType::f64) return "f64: our own CPU kernels on all ranks, whatever device they have";
+  if (dtype == DType::f64) return "f64: motley's own CPU kernels on all ranks, also on those with a GPU";
   constexpr int kMostNamed = 16;  // ranks
   std::map<std::string, std::vector<int>> ranks;
   for (int r = 0; r < mesh.ranks(); r++)

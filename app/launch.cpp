@@ -359,7 +359,7 @@ void Launch::heed_mpiexec() {
   if (!over) return over_.reset();
   over_ = over_.value_or(Clock::now());
   if (Clock::now() - *over_ < kLeavePatience) return;
-  to_stderr_.add("motley: mpiexec was still there after all ranks had ended, and was killed\n");
+  to_stderr_.add("motley: mpiexec was still running after all ranks had exited, and was killed\n");
   end_at_once();
 }
 
@@ -371,7 +371,7 @@ void Launch::end_at_once() {
   if (!ended_ && kill(mpiexec_, SIGKILL) == 0 && waitpid(mpiexec_, &status_, 0) == mpiexec_) ended_ = true;
   static_cast<void>(watch_.beat());  // reads the last records
   if (!watch_.all_ready()) remove_orphan_segments(began_);
-  if (!all) to_stderr_.add("motley: some ranks could not be ended\n");
+  if (!all) to_stderr_.add("motley: some ranks could not be terminated\n");
 }
 
 bool Launch::mpiexec_ended() {
@@ -408,7 +408,7 @@ std::string Launch::obituary() const {
   for (const std::size_t r : first_dead()) {
     const auto now = record(r);
     const std::string name = now ? who(*now) + " died in phase '" + now->phase + "'"
-                                 : "rank " + std::to_string(r) + " (\"" + ranks_[r].device + "\") died as it started";
+                                 : "rank " + std::to_string(r) + " (\"" + ranks_[r].device + "\") died during startup";
     names += (names.empty() ? "" : ", ") + name;
   }
   return names;
@@ -441,7 +441,7 @@ Outcome Launch::outcome() const {
     return {kHung, dead.size() == 1 ? static_cast<int>(dead[0]) : -1, obituary(), false};
   if (worst.code > 0) return worst;
   if (started == 0 && !output_filter_.signal().empty())
-    return {kHung, -1, "a rank died as it started, before it could be seen which: " + output_filter_.signal(), false};
+    return {kHung, -1, "a rank died during startup, before it could be identified: " + output_filter_.signal(), false};
   if (started == 0) {
     const std::string how =
         WIFEXITED(status_) ? "status " + std::to_string(WEXITSTATUS(status_)) : "signal " + std::to_string(WTERMSIG(status_));

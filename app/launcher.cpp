@@ -34,7 +34,8 @@ constexpr double kSharedBytesPerRank = 5.0 * 1024 * 1024;
 void check_shared_memory(std::size_t ranks) {
   struct statvfs info {};
   if (statvfs("/dev/shm", &info) != 0)
-    throw DeviceError(fmt::format("/dev/shm: {}; MPI needs it to join ranks", std::strerror(errno)));
+    throw DeviceError(
+        fmt::format("/dev/shm: {}; MPI connects the ranks of a host through it; mount a tmpfs there", std::strerror(errno)));
   const double free = static_cast<double>(info.f_bavail) * static_cast<double>(info.f_frsize);
   const double needed = kSharedBytesPerRank * static_cast<double>(ranks);
   if (ranks < 2 || free >= needed) return;
@@ -98,7 +99,7 @@ std::vector<std::string> absent_cores(const std::vector<Device>& devices) {
     std::vector<int> absent = devices[rank].host.empty() ? devices[rank].cores : std::vector<int>{};
     std::erase_if(absent, [&](int core) { return std::find(allowed.begin(), allowed.end(), core) != allowed.end(); });
     if (!absent.empty())
-      out.push_back("rank " + std::to_string(rank) + " (" + devices[rank].name + ") asks for core " + to_text(absent) +
+      out.push_back("rank " + std::to_string(rank) + " (" + devices[rank].name + ") requests core " + to_text(absent) +
                     "; this process may use " + to_text(allowed) + "; change \"cores\" in the mesh or leave it out");
   }
   return out;

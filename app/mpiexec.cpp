@@ -57,7 +57,7 @@ std::filesystem::path find_mpiexec() {
       if (end > at && access(file.c_str(), X_OK) == 0) return file;
       at = end + 1;
     }
-  throw DeviceError("there is no mpiexec to start the ranks with; install it: apt-get install mpich");
+  throw DeviceError("mpiexec, which starts the ranks, was not found; install it: apt-get install mpich");
 }
 
 std::vector<std::vector<int>> deal_cores(const std::vector<Device>& devices, const std::vector<int>& allowed) {

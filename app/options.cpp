@@ -34,7 +34,7 @@ Examples:
   motley plan configs/jobs/quickstart.json       show how the model will be split, predicted times, and why
   motley explain configs/jobs/quickstart.json --svg plan.svg    describe the plan in text and as a picture
   motley train configs/jobs/quickstart.json --set train.batch=64
-  motley train configs/jobs/quickstart.json --resume           go on with the job's last run that did not finish
+  motley train configs/jobs/quickstart.json --resume           resume the job's last unfinished run
   motley eval configs/jobs/quickstart.json --weights runs/quickstart-20261122T120000Z
   motley trace runs/quickstart-20261122T120000Z  compare that run's predicted and measured times, kernel by kernel
   motley verify configs/jobs/quickstart.json     compare the sharded network with the unsharded one
@@ -146,13 +146,12 @@ void add_verbs(CLI::App& app, Options& o, Words& w) {
   train->add_option("--run-dir", o.run_directory, "directory for the results (default: runs/<job>-<UTC time>)")->type_name("DIR");
   train->add_flag("--overwrite", o.overwrite, "replace a run that is in the directory");
   train
-      ->add_option(
-          "--resume", o.resume,
-          "go on from a run's last checkpoint, from a checkpoint, or auto: the job's last run that did not finish (the default)")
+      ->add_option("--resume", o.resume,
+                   "resume from a run's last checkpoint, from a checkpoint, or auto: the job's last unfinished run (the default)")
       ->expected(0, 1)
       ->type_name("DIR|auto");
   within(train->add_option("--restart", o.restarts,
-                           "start again from the last good checkpoint when a rank died or hung, at most N times (default 0)"),
+                           "when a rank dies or hangs, restart from the last good checkpoint, at most N times (default 0)"),
          "N", 0, 1000000);
   train->add_option("--from-checkpoint", o.from, "what the launcher has chosen")->group("");
   train->add_option("--dump", o.dump, "write weights before and after, and the batches, as .npy")->type_name("DIR");
@@ -168,7 +167,7 @@ void add_verbs(CLI::App& app, Options& o, Words& w) {
   add_job(verify, w, "the job file")->required();
   within(verify->add_option("--steps", o.steps, "training steps (default 3)"), "N", 1, 1000000);
   within(verify->add_option("--batch", o.batch, "samples per step (default 4)"), "N", 1, 1000000000);
-  verify->add_flag("--inference", o.inference, "the network as evaluation and prediction run it, in the place of training");
+  verify->add_flag("--inference", o.inference, "verify inference (the network of evaluation and prediction) instead of training");
   verify->add_option("--dump", o.dump, "write the tensors of the sharded runs as .npy")->type_name("DIR");
   add_form(verify, w);
 
@@ -182,9 +181,8 @@ void add_verbs(CLI::App& app, Options& o, Words& w) {
   add_job(predict, w, "the job file")->required();
   predict->add_option("--weights", o.weights, weights_text)->required()->type_name("PATH");
   predict
-      ->add_option(
-          "--input", o.inputs,
-          "the samples: an array [samples, a sample's dims...]; of a network of several inputs once for each, as NAME=X.npy")
+      ->add_option("--input", o.inputs,
+                   "the samples: an array [samples, a sample's dims...]; with several inputs once per input, as NAME=X.npy")
       ->required()
       ->expected(1)
       ->take_all()

@@ -53,7 +53,7 @@ std::string summary_of(const Profile& profile, const std::filesystem::path& file
     text += fmt::format("rank {:<7}{}: {}, {}, {} thread{}, {}; {} kernels\n", d, facts.name, facts.model, facts.isa, facts.threads,
                         facts.threads == 1 ? "" : "s", facts.library, kernels);
     if (facts.alone_over_shared < 1)
-      text += fmt::format("            {:.0f} % of these seconds when the other ranks of its host are idle\n",
+      text += fmt::format("            its kernels take {:.0f} % of these seconds when the other ranks of its host are idle\n",
                           100 * facts.alone_over_shared);
   }
   text += fmt::format("links       {}\n", profile.links.size());
@@ -136,7 +136,7 @@ std::string summary_of(const TrainSummary& run, const Mesh& mesh, const std::fil
                       bytes_or_unknown(run.bytes_predicted));
   if (const auto disturbed = run.disturbed()) {
     text += fmt::format("disturbed      {:.1f} % of the time other processes had the cores of a rank\n", 100 * *disturbed);
-    if (*disturbed > kDisturbed) text += "note: more than 5 %: the measured seconds are those of a machine that others use too\n";
+    if (*disturbed > kDisturbed) text += "note: more than 5 %: other processes distort the measured seconds\n";
   }
   text += fmt::format("{:<6}{:<18}{:>12}{:>12}{:>12}{:>12}{:>14}{:>14}\n", "rank", "device", "feed", "busy", "waiting", "predicted",
                       "received", "memory");
@@ -213,7 +213,7 @@ void train_ranks(Runtime& rt, const Task& task) {
   const Index done = task.options.from.empty() ? 0 : Checkpoint(task.options.from).manifest().step;
   Bar bar(done, std::max(Index{1}, options.schedule.steps));
   if (rt.rank() == 0 && job.train.evaluate_every_epochs > 0 && !data.test)
-    task.console.say(LogLevel::warning, "note: the data has no test part: nothing is evaluated");
+    task.console.say(LogLevel::warning, "note: the data has no test samples: nothing is evaluated");
   std::optional<RanksHold> hold;
   if (rt.rank() == 0) hold.emplace(task.directory);
   const std::filesystem::path before = task.directory / kAside / kRunFile;
@@ -282,7 +282,7 @@ void eval_ranks(Runtime& rt, const Task& task) {
   const Loaded net = loaded(rt, task);
   const Evaluation test = evaluate(rt, *net.predictor, data.test, evaluation_of(task.job.model, model));
   if (rt.rank() == 0 && !std::isfinite(test.mean_loss))
-    task.console.say(LogLevel::warning, "warning: the loss is not finite: weights or samples have values that are not");
+    task.console.say(LogLevel::warning, "warning: the loss is not finite: weights or samples contain values that are not finite");
   Json out;
   out.set("loss", test.mean_loss)
       .set("accuracy", test.accuracy ? Json(*test.accuracy) : Json(nullptr))
@@ -307,10 +307,12 @@ std::map<std::string, std::filesystem::path> input_files(const Options& options,
           Exit::usage);
     const std::string name = named ? word.substr(0, end) : model.first_input().name;
     if (!out.emplace(name, named ? word.substr(end + 1) : word).second)
-      throw UserError("--input gives \"" + name + "\" twice; of several inputs write --input NAME=FILE for each", Exit::usage);
+      throw UserError("--input gives \"" + name + "\" twice; with several inputs give each once, as --input NAME=FILE",
+                      Exit::usage);
   }
   for (const std::string& name : names)
-    if (!out.contains(name)) throw UserError("the model reads \"" + name + "\" too; add --input " + name + "=FILE", Exit::usage);
+    if (!out.contains(name))
+      throw UserError("the model reads \"" + name + "\", which is not given; add --input " + name + "=FILE", Exit::usage);
   return out;
 }
 
@@ -345,7 +347,8 @@ void verify_ranks(Runtime& rt, const Task& task) {
   const Job& job = task.job;
   const Index n = job.train.accumulate, batch = (task.options.batch + n - 1) / n * n;
   if (rt.rank() == 0 && batch != task.options.batch)
-    task.console.say(LogLevel::info, fmt::format("note: a batch of {}, the next multiple of the {} micro-batches", batch, n));
+    task.console.say(LogLevel::info,
+                     fmt::format("note: the batch is rounded up to {}, a multiple of the {} micro-batches", batch, n));
   const Model model = build_model(job.model, batch);
   rt.phase("data");
   const Datasets data = data_of(job, model);

@@ -33,7 +33,7 @@ Gone gone_after(const std::vector<Attempt>& so_far, const Mesh& mesh) {
   const std::string who = fmt::format("rank {} ({})", end.rank, device);
   const bool again = so_far.size() > 1 && !stepped && so_far[so_far.size() - 2].device == device;
   if (end.code == kDevice) out.why.push_back(who + " cannot use its device");
-  if (end.code == kHung && again) out.why.push_back(who + " was lost twice with no step between");
+  if (end.code == kHung && again) out.why.push_back(who + " was lost twice without a completed step in between");
   if (end.code == kDevice || again) out.ranks.push_back(end.rank);
   return out;
 }

@@ -60,7 +60,7 @@ std::optional<fs::path> last_good(const fs::path& run, std::vector<std::string>&
       return checkpoint;
     } catch (const UserError& e) {
       wrong.emplace_back(e.what());
-      said.push_back(wrong.back() + "; the checkpoint before it is tried");
+      said.push_back(wrong.back() + "; trying the checkpoint before it");
     }
   }
   if (all.empty()) return std::nullopt;
@@ -71,7 +71,7 @@ std::optional<fs::path> last_good(const fs::path& run, std::vector<std::string>&
 
 Resume choose_resume(const Options& options) {
   const std::string job = options.files.empty() ? "" : options.files.front();
-  if (options.overwrite) throw UserError("--resume goes on with a run, --overwrite removes it; give one of them", Exit::usage);
+  if (options.overwrite) throw UserError("--resume continues a run, --overwrite replaces it; give only one of them", Exit::usage);
   Resume out;
   out.job = job;
   if (options.resume == "auto") {
@@ -92,13 +92,14 @@ Resume choose_resume(const Options& options) {
     if (out.checkpoint.empty()) {
       if (!runs.empty() && !options.run_directory.empty()) {
         if (finished(runs.front()))
-          throw UserError(runs.front().string() + " is done and has no checkpoint to go on from; give --overwrite to begin again",
-                          Exit::missing);
+          throw UserError(
+              runs.front().string() + " is complete and has no checkpoint to resume from; give --overwrite to start again",
+              Exit::missing);
         out.begins_again = true;
       }
-      if (job.empty()) throw UserError("no run in runs/ that did not finish has a checkpoint", Exit::missing);
+      if (job.empty()) throw UserError("no unfinished run in runs/ has a checkpoint; give JOB to start a run", Exit::missing);
       out.run_directory = options.run_directory;
-      out.said.push_back("nothing to go on with: a new run begins");
+      out.said.push_back("no run to resume: starting a new one");
       return out;
     }
   } else {
@@ -107,8 +108,9 @@ Resume choose_resume(const Options& options) {
     std::error_code ignored;
     if (!fs::exists(path, ignored)) throw UserError(path.string() + ": no such run directory or checkpoint", Exit::missing);
     if (!fs::is_directory(path, ignored))
-      throw UserError(path.string() + " is a file; --resume takes a run directory, a checkpoint, or auto (the job comes before it)",
-                      Exit::usage);
+      throw UserError(
+          path.string() + " is a file; --resume takes a run directory, a checkpoint, or auto (give JOB before --resume)",
+          Exit::usage);
     if (fs::exists(path / kManifest, ignored)) {
       Checkpoint(path).check_chunks();
       out.checkpoint = path;
@@ -121,12 +123,12 @@ Resume choose_resume(const Options& options) {
         throw UserError(path.string() + ": neither a run directory (" + kResolvedJob + ") nor a checkpoint (" + kManifest + ")",
                         Exit::data);
       if (!options.run_directory.empty() && fs::absolute(options.run_directory).lexically_normal() != fs::absolute(path))
-        throw UserError(
-            "--resume " + options.resume + " goes on in that run's directory; leave --run-dir out, or give one of its checkpoints",
-            Exit::usage);
+        throw UserError("--resume " + options.resume +
+                            " continues in that run's directory; leave --run-dir out, or resume from one of its checkpoints",
+                        Exit::usage);
       const auto checkpoint = last_good(path, out.said);
       if (!checkpoint)
-        throw UserError(path.string() + " has no checkpoint; a run keeps one when it is stopped, or by train.checkpoint",
+        throw UserError(path.string() + " has no checkpoint; one is saved when a run is stopped, or as train.checkpoint says",
                         Exit::missing);
       out.run_directory = path;
       out.checkpoint = *checkpoint;
@@ -134,7 +136,8 @@ Resume choose_resume(const Options& options) {
   }
   if (job.empty()) {
     if (out.run_directory.empty() || !holds_job(out.run_directory))
-      throw UserError("which job? Only a checkpoint in its run directory says so; give the JOB before --resume", Exit::usage);
+      throw UserError("the job is not known: only a checkpoint inside its run directory names it; give JOB before --resume",
+                      Exit::usage);
     out.job = (out.run_directory / kResolvedJob).string();
   }
   out.said.push_back("resuming from " + out.checkpoint.string());

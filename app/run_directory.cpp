@@ -117,7 +117,8 @@ RanksHold::RanksHold(const fs::path& run) : file_(run / ".ranks.lock") {
   const int why = errno;
   ::close(lock_);
   if (why != EWOULDBLOCK) throw io_error(file_, why);
-  throw UserError(run.string() + ": ranks of a run that has lost its launcher still write there; wait some seconds for their end");
+  throw UserError(run.string() +
+                  ": ranks of a run whose launcher died still write there; wait a few seconds until they have exited");
 }
 
 RanksHold::~RanksHold() {
@@ -134,7 +135,7 @@ RunDirectory::RunDirectory(fs::path path, IfRun if_run) : path_(std::move(path))
     if (!holds_a_run(path_)) return;
     if (if_run == IfRun::refuse && has_results(path_))
       throw UserError(path_.string() +
-                      " holds a run; give another --run-dir, --resume to go on with it or --overwrite to replace it");
+                      " holds a run; give another --run-dir, --resume to continue it or --overwrite to replace it");
     if (if_run == IfRun::resume)
       go_on();
     else
@@ -196,7 +197,7 @@ void RunDirectory::make() {
     else if (errno != EEXIST)
       throw io_error(*at, errno);
   }
-  if (!fs::is_directory(path_)) throw UserError(path_.string() + " is not a directory; runs are kept in one");
+  if (!fs::is_directory(path_)) throw UserError(path_.string() + " is not a directory; expected the directory of a run");
 }
 
 void RunDirectory::lock() {
@@ -210,7 +211,7 @@ void RunDirectory::lock() {
     const std::string holder = pid_in(lock_);
     ::close(std::exchange(lock_, -1));
     if (why != EWOULDBLOCK) throw io_error(file, why);
-    throw UserError(path_.string() + " is used by another run" + holder + "; wait for its end, or give another --run-dir");
+    throw UserError(path_.string() + " is used by another run" + holder + "; wait until it ends, or give another --run-dir");
   } while (!is_still(lock_, file));
   try {
     const RanksHold none(path_);

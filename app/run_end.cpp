@@ -94,7 +94,7 @@ void write_failed_run(const fs::path& directory, const Outcome& end, const Mesh&
   if (run.status == "stopped" && signals_so_far() < 2) try {
       kept = keep_weights(directory);
     } catch (const Error& e) {
-      run.reason += std::string("; no weights are kept: ") + e.what();
+      run.reason += std::string("; weights could not be saved: ") + e.what();
     }
   if (const auto last = last_metrics(directory, kept)) {
     run.steps = static_cast<Index>(number_in(*last, "step").value_or(0));

@@ -16,17 +16,16 @@ namespace fs = std::filesystem;
 TraceSummary summary_in(const fs::path& run) {
   const std::string name = run.string();
   if (!fs::exists(run))
-    throw UserError(
-        name + ": there is no such run directory; `motley train` prints it, runs/<job>-<UTC time> unless --run-dir says another",
-        Exit::missing);
+    throw UserError(name + ": no such run directory; `motley train` prints its name (runs/<job>-<UTC time> without --run-dir)",
+                    Exit::missing);
   if (!fs::is_directory(run)) throw UserError(name + " is a file; give the run's directory", Exit::data);
   if (!fs::exists(run / kRunFile) && !fs::exists(run / kResolvedJob))
     throw UserError(name + " is not a run directory: there is no " + kRunFile + " in it; give one that `motley train` wrote",
                     Exit::data);
   if (!fs::exists(run / kTraceFile))
     throw UserError(name + " holds no " + kTraceFile +
-                        ": the run has not ended, has failed, or was made by an older motley; `motley train` writes it when it is "
-                        "done or stopped",
+                        ": the run has not ended, has failed, or was made by an older motley; `motley train` writes the file when "
+                        "it ends or is stopped",
                     Exit::missing);
   return load_trace_summary(run / kTraceFile);
 }

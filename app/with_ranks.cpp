@@ -69,7 +69,7 @@ Subject load_subject(const Options& options) {
   const bool reads = options.verb == Verb::train || options.verb == Verb::verify || options.verb == Verb::eval;
   const Data data = reads ? Data::needed : Data::unread;
   if (!options.files.empty()) return {load_job(options.files.front(), sets_of(options), data), {}};
-  if (!options.sets.empty()) throw UserError("--set changes a job, and no JOB is given", Exit::usage);
+  if (!options.sets.empty()) throw UserError("--set changes a job, but no JOB is given", Exit::usage);
   return {{}, options.mesh.empty() ? mesh_of(host_facts()) : Mesh::load(options.mesh)};
 }
 
@@ -100,7 +100,8 @@ void check_trace_file(const fs::path& file, const fs::path& run_directory) {
   if (fs::is_regular_file(file) && !is_chrome_trace(file))
     throw UserError("--trace " + file.string() + " exists and is not a Chrome trace; give another file", Exit::usage);
   if (fs::exists(file) && !fs::is_regular_file(file))
-    throw UserError("--trace " + file.string() + " is a directory or a device, and would be replaced; give a file", Exit::io);
+    throw UserError("--trace " + file.string() + " is a directory or a device, which would be replaced; give the name of a file",
+                    Exit::io);
   require_folder(file);
 }
 
@@ -134,7 +135,7 @@ RunDirectory directory_for(const Options& options, const Subject& subject) {
   if (options.verb == Verb::predict) {
     const auto keep = [&](const fs::path& file, const char* as) {
       if (std::error_code ignored; fs::equivalent(file, options.output, ignored))
-        throw UserError("-o " + options.output.string() + " is the " + as + " too, and would be replaced; give another name",
+        throw UserError("-o " + options.output.string() + " is the " + as + " too and would be overwritten; give another name",
                         Exit::usage);
     };
     keep(options.weights, "file of weights");
@@ -238,7 +239,8 @@ int as_a_rank(const Options& given, const CommandLine& line) {
     rt.phase("configuration");
     if (given.restarts > 0)
       throw UserError(
-          "--restart starts ranks again: start motley alone, without mpiexec (or start it again yourself: --resume auto)",
+          "--restart works only where motley starts the ranks itself: start it without mpiexec (or restart by hand with --resume "
+          "auto)",
           Exit::usage);
     const Options options = chosen(rt, given);
     const std::string text = from_rank_0(rt.transport(), [&] { return load_subject(options).text(); });
@@ -253,7 +255,7 @@ int as_a_rank(const Options& given, const CommandLine& line) {
     });
     if (options.verb != Verb::train || rt.rank() != 0) return work(rt, options, subject, path);
     const Outcome killed{static_cast<int>(Exit::hung), -1,
-                         "rank 0 was killed; mpiexec does so when another rank dies: its stderr says more"};
+                         "rank 0 was killed; mpiexec does so when another rank dies: see that rank's stderr"};
     const LastWord last(*directory, subject.mesh(), killed);
     try {
       work(rt, options, subject, path);
@@ -292,7 +294,7 @@ Subject next_subject(const Subject& subject, const Gone& gone, const fs::path& r
   std::string names;
   for (const Device& device : remaining->mesh.devices()) names += (names.empty() ? "" : ", ") + device.name;
   for (const std::string& why : gone.why) console.say(LogLevel::warning, why);
-  console.say(LogLevel::warning, "going on with the devices that are left: " + names);
+  console.say(LogLevel::warning, "continuing with the remaining devices: " + names);
   return {on(*remaining, *subject.job, profile_for(*subject.job), fs::absolute(run / kProfileFile).string()), {}};
 }
 
@@ -350,7 +352,7 @@ int launch_them(const Options& options, const CommandLine& line, Subject subject
   }
   if (!end.said && !end.reason.empty()) print_error("motley: " + end.reason + "\n");
   if (!keep) return end.code;
-  if (say_how_it_ended(directory, end, subject)) console.say(LogLevel::info, "stopped before the first step: nothing is kept");
+  if (say_how_it_ended(directory, end, subject)) console.say(LogLevel::info, "stopped before the first step: nothing is saved");
   return end.code;
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How good are the cuts? Two ranks, one core each: the whole ISA beside a capped one. Per convolution and pass: both ranks measure
-// tables at the same time, first in steps of 8, then around the best cut; balance_dim chooses a cut of the filters. Then all cuts
-// in steps of 4, and of 1 around the chosen one, are timed with both ranks running at once, in interleaved rounds. The best cut is
-// named by the odd rounds; it and the chosen one are timed by the even.
+// How good are the chosen cuts? Two ranks with one core each: one uses the full ISA, the other a capped one. For each convolution
+// and pass, both ranks measure their time tables at the same time, first in steps of 8 filters, then around the best cut;
+// balance_dim chooses a cut of the filters. Then all cuts in steps of 4, and of 1 around the chosen one, are timed with both
+// ranks running at once, in interleaved rounds. Odd rounds select the best cut; even rounds time it and the chosen one.
 // With --network: whole small networks instead, each beside a profile of the same run. balance() chooses; all cuts of the cut dims
 // in steps of 4 or 8 (two dims: one after the other from a grid) run real training steps in interleaved rounds, the best few again:
 // medians, the best cut named by every other round, timed by those between. Rounds in which others had more than 5 % of a core are

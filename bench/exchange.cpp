@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What does an exchange between two ranks of one host cost beside MPI's own collective? Both sides in turn in one run, each timed
-// over many exchanges in a row, until every rank can read its whole result through one pointer. Ours is a plan that consists of the
-// exchange alone, run by the executor like any step.
+// What does an exchange between two ranks of one host cost, compared with MPI's collective? Both run alternately in one run, each
+// timed over many consecutive exchanges, until every rank can read its whole result through one pointer. motley's side is a plan
+// that consists of the exchange alone, run by the executor like any step.
 //   exchange [--quick] [--json FILE] [--apart]
 // --apart: by messages, as between two hosts; tests/laws/two_hosts.py build/bench/exchange --rank --apart makes them two (RANKS=2).
 #include <motley/backend.h>

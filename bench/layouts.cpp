@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What does each way of cutting a convolutional net cost, and is it what was predicted? Four 3x3 convolutions (64, 128, 128, 128
-// filters, 32x32, batch 16), even cuts: batch; every filter dim; the input channels of every other convolution; the paper's pairs
-// (every other filter dim); rows with halo; and batch x filters on 2 x 2 ranks. One core a rank, but the 2 x 2 ranks share two
-// cores. All layouts in turn within one job per mesh; medians over rounds, the slower rank's. Goals: bytes counted = bytes planned
-// on every rank; predicted within 15 % of measured.
+// What does each layout of a convolutional network cost, and does the prediction hold? Four 3x3 convolutions (64, 128, 128, 128
+// filters, 32x32, batch 16), cut evenly: batch; every filter dim; the input channels of every other convolution; the paper's
+// pairs (every other filter dim); rows with halo; and batch x filters on 2 x 2 ranks. One core per rank, except that the 2 x 2
+// ranks share two cores. All layouts run in turn within one job per mesh; medians over rounds, of the slower rank. Goals: bytes
+// counted = bytes planned on every rank; predicted within 15 % of measured.
 //   layouts [--quick] [--json FILE] [--budget SECONDS]
 #include <motley/error.h>
 #include <motley/motley.h>

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // How much of a filter-split layer's communication between two hosts is hidden behind its kernels? Three 3x3 convolutions of 256
-// filters, 16x16, batch 16, filters cut evenly over two ranks, one core each: whole training steps with every exchange waited for
-// at once, with exchanges that go on while kernels run, and with tensors tiled, their messages in pieces, where
-// virtual time says that it pays; in turn in one run, the slower rank's medians. exposed = the step less its own kernels run alone;
-// hidden = 1 - exposed / exposed at once; link_over_kernels: the seconds of the messages alone over those of the kernels; polling:
-// this process's own time between kernels spent on messages under way (by TCP it copies there what has come; the kernel's part is
-// in no one's column). Two networks: a synthetic one that delays each message by bytes over rate and takes no core's time (as one
-// with an engine of its own), and TCP between two network namespaces, where both cores compute and the kernel copies on the same
-// two. Goal: at least 0.7 hidden where the link takes no longer than the kernels.
+// filters, 16x16, batch 16, filters cut evenly over two ranks, one core each: whole training steps in three variants: every
+// exchange is waited for at once ("at once"); exchanges are in flight while kernels run; and tensors are also tiled, their
+// messages sent in pieces, where the simulation predicts a gain. The variants run in turn in one run; medians of the slower rank.
+// exposed = the step's time minus the time of its kernels run alone; hidden = 1 - exposed / exposed at once; link_over_kernels:
+// the seconds of the messages alone divided by those of the kernels; polling: time that this process spends between kernels on
+// messages in flight (with TCP it copies received data then; the time of the operating system's kernel is in no column). Two
+// networks: a synthetic one that delays each message by bytes / rate and uses no core (like a network adapter with its own
+// engine), and TCP between two network namespaces, where both cores compute and the operating system copies on the same two
+// cores. Goal: at least 0.7 hidden where the link takes no longer than the kernels.
 //   overlap [--quick] [--json FILE] [--budget SECONDS]
 // TCP needs root and Debian's iproute2, and is started from the top folder: tests/laws/two_hosts.py.
 #include <motley/error.h>

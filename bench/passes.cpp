@@ -2,9 +2,10 @@
 // What does each pass of the compiler do? Three convolutions of 256 filters (16 x 16) on two hosts with one rank each, and VGG-16
 // (one dense layer of 4096 instead of two, 224 x 224) on two hosts with two ranks each, batch 32, and ResNet-50's convolutions
 // (biases in place of batch norms) on four hosts with one rank each and on one host: all passes, then each of them switched off.
-// Nothing runs: kernels, messages and bytes are counted in the four Programs, seconds are the simulator's with one rate for all
-// kernels of a kind (200 Gflop/s for contractions) and links of 30 us and 0.5 GB/s between hosts, 1 us and 10 GB/s inside one; the
-// same on every machine. buffer_bytes: all that the largest rank's arena would hold if no two buffers shared memory.
+// Nothing is executed: kernels, messages and bytes are counted in the four Programs, and seconds come from the simulator with one
+// rate for all kernels of a kind (200 Gflop/s for contractions) and links of 30 us and 0.5 GB/s between hosts, 1 us and 10 GB/s
+// inside a host, so that they are the same on every machine. buffer_bytes: the size of the largest rank's arena if no two buffers
+// shared memory.
 //   passes [--quick] [--json FILE]
 //   passes --run [--quick]: trains small residual networks on one rank, with fused maps and without in turn, and prints how much
 //   faster

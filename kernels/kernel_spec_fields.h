@@ -57,10 +57,10 @@ struct Fields<KernelSpec> {
       field("operands", &S::operands, "of a map, results last"),
       field("origin", &S::origin, "global index of each extent's 0", 0),
       field("whole", &S::whole, "elements of the map that this is a block of", 0),
-      field("causal", &S::causal, "of attention: no later key counts"),
+      field("causal", &S::causal, "of attention: causal, later keys are masked"),
       field("share", &S::share, "of attention: heads that have one row of the mask", 0),
       field("made", &S::made, "of attention: results, 1 for the first, 2 for the second, 4 for the third", 0),
-      field("heads", &S::heads, "of attention: so many of g are side by side in memory", 1)};
+      field("heads", &S::heads, "of attention: how many of g are adjacent in memory", 1)};
 };
 
 }  // namespace motley

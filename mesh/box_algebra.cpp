@@ -195,7 +195,7 @@ std::vector<BoxMessage> fill(std::span<const Shard> from, std::span<const Shard>
         }
       }
       if (best < 0)
-        throw UserError("rank " + std::to_string(need.rank) + " asks for " + to_string(missing.front()) + ", which no rank holds");
+        throw UserError("rank " + std::to_string(need.rank) + " needs " + to_string(missing.front()) + ", which no rank holds");
       given[best] += most;
       take(best, has[best]);
     }

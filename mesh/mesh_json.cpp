@@ -75,15 +75,15 @@ void read_cores(Reader& r, const Json& j, Device& d) {
 
 const Table<Device>& device_table() {
   static const Table<Device> table{
-      {"name", "unique in its mesh; without one: `rank N`", "text", false, read_device_name},
+      {"name", "unique in its mesh; default: `rank N`", "text", false, read_device_name},
       word_field("kind", "cpu, cuda or emulated", &Device::kind, device_kinds(), true),
       small<Device>("index", "cuda: which GPU of its host", &Device::index, 0, 1023),
       small<Device>("threads", "threads of its CPU kernels", &Device::threads, 1, kMostThreads),
       {"cores", "cores that it is bound to; default: the host's allowed cores in turn", "list", false, read_cores,
        schema_of_list(schema_of_type("integer"))},
-      {"isa", "cap of what its CPU kernels may use (`generic`: Eigen's alone); default: all that the CPU has", "text", false,
-       [](Reader& r, const Json& j, Device& d) { r.text(j, d.isa, isa_names()); }, schema_of_words(isa_names())},
-      {"library", "what its CPU kernels' convolutions and products are made by; default: onednn where it is built, else eigen",
+      {"isa", "highest instruction set that its CPU kernels may use (`generic`: only Eigen's); default: all that the CPU has",
+       "text", false, [](Reader& r, const Json& j, Device& d) { r.text(j, d.isa, isa_names()); }, schema_of_words(isa_names())},
+      {"library", "library of its CPU convolutions and matrix products; default: onednn if motley is built with it, else eigen",
        "text", false, [](Reader& r, const Json& j, Device& d) { r.text(j, d.library, cpu_library_names()); },
        schema_of_words(cpu_library_names())},
       {"memory_bytes", "limit of the memory that it may use; default: what the device has", "integer", false,
@@ -92,8 +92,8 @@ const Table<Device>& device_table() {
       {"of", "emulated: the device that is made slower", "object", false, [](Reader&, const Json&, Device&) {}},  // see read_device
       {"slowdown", "emulated: how many times slower, at least 1", "number", false,
        [](Reader& r, const Json& j, Device& d) { r.number(j, d.slowdown, 1, 1000); }},
-      boolean_field("tf32", "cuda: f32 products may lose bits on tensor cores", &Device::tf32),
-      boolean_field("deterministic", "cuda: false lets sums be made in an order that varies from run to run",
+      boolean_field("tf32", "cuda: f32 products may be computed in TF32 on tensor cores, with fewer mantissa bits", &Device::tf32),
+      boolean_field("deterministic", "cuda: false allows kernels whose order of summation varies from run to run",
                     &Device::deterministic)};
   return table;
 }
@@ -178,7 +178,7 @@ Device read_device(Reader& r, const Json& j) {
     if (r.complaints.list.size() != good) return;
     if (of.kind == DeviceKind::emulated) return r.complain(*inner, "an emulated device slows down a cpu or a cuda device");
     refuse_foreign_keys(r, *inner, of);
-    if (const Json* name = inner->find("name")) r.complain(*name, "the emulated device has the name; this one needs none");
+    if (const Json* name = inner->find("name")) r.complain(*name, "the name belongs to the emulated device; leave it out here");
   });
   if (r.complaints.list.size() != before) return d;
   join_inner(r, j, *inner, d, of);
@@ -221,7 +221,7 @@ void check_whole(Reader& r, const Json& j, MeshFile& m) {
     ranks = std::min(ranks * a.size, kMost);
     product += (product.empty() ? "" : " x ") + std::to_string(a.size);
   }
-  if (m.axes.size() > 1) product += ranks == kMost ? ", more than two thousand million," : " = " + std::to_string(ranks);
+  if (m.axes.size() > 1) product += ranks == kMost ? ", more than 2e9," : " = " + std::to_string(ranks);
   const bool given = !m.axes.empty() && std::all_of(m.axes.begin(), m.axes.end(), [](const Axis& a) { return a.size > 0; });
   const auto& listed = std::get<Json::Array>(j.find("devices")->value);
   // "count" has been complained about: the listed devices are then not meant to be one per rank

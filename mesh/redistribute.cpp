@@ -28,7 +28,7 @@ std::vector<std::size_t> order_of(const Shape& to, const Shape& from) {
     if (const auto at = from.find(d.name); at && from[*at].size == d.size) order.push_back(*at);
   if (order.size() != to.rank() || to.rank() != from.rank())
     throw UserError("a tensor " + dims_of(from) + " cannot be redistributed to " + dims_of(to) +
-                    ": redistribute() moves values, names and sizes of the dims stay; give both layouts one shape (in any order)");
+                    ": redistribute() keeps the names and sizes of the dims; give both layouts the same dims (in any order)");
   return order;
 }
 

@@ -55,7 +55,7 @@ SharedMemory::SharedMemory(std::size_t bytes)
     : size_(bytes), mapped_((std::max<std::size_t>(bytes, 1) + kPage - 1) / kPage * kPage) {
   const std::string asked = std::to_string(bytes) + " bytes for buffers";
   if (const std::uint64_t free = free_bytes(read_memory()); bytes > free)
-    throw DeviceError("asked for " + asked + ", but only " + std::to_string(free) +
+    throw DeviceError("requested " + asked + ", but only " + std::to_string(free) +
                       " bytes of memory are free; give this device a smaller part or a smaller batch");
   std::string shared;
   fd_ = memfd_create("motley", MFD_CLOEXEC);
@@ -106,7 +106,7 @@ PeerSharedMemory::PeerSharedMemory(const SharedMemory::Name& name) : size_(name.
   struct stat file {};  // a PID of another namespace may name any process: check before mapping
   if (fstat(fd, &file) != 0 || !S_ISREG(file.st_mode) || static_cast<std::uint64_t>(file.st_size) < name.bytes) {
     ::close(fd);
-    refuse(path + " is something else");
+    refuse(path + " is another file");
   }
   void* at = map_file(fd, std::max<std::size_t>(size_, 1), MAP_POPULATE);
   const std::string why = at == MAP_FAILED ? because("mmap") : "";

@@ -39,7 +39,8 @@ void relax() {
 std::string late(const Transport& t, int from, const std::string& what, double seconds) {
   const std::string whom = from < 0 ? "for the other ranks" : "for rank " + std::to_string(from);
   return "rank " + std::to_string(t.rank()) + " has waited " + std::to_string(static_cast<int>(std::lround(seconds))) + " s " +
-         whom + " in \"" + what + "\", and nothing has moved; for a rank that computes longer, set MOTLEY_HUNG_SECONDS above it";
+         whom + " in \"" + what +
+         "\", and no data has moved; if a rank computes for longer than this, set MOTLEY_HUNG_SECONDS above that time";
 }
 
 // Removes the finished tickets from the list; returns whether there were any. all: tests each of them; last: from the back to the

@@ -24,7 +24,7 @@ void add_links(Profile& profile, Backend& backend, Transport& transport, double 
   for (std::size_t r = 0; r < crowded.size(); r++)
     if (crowded[r].front() != std::byte{0}) ranks += (ranks.empty() ? "" : ", ") + std::to_string(r);
   if (!ranks.empty())
-    profile.notes.push_back("links: contended: the ranks " + ranks + " shared cores, and messages waited for these");
+    profile.notes.push_back("links: contended: the ranks " + ranks + " shared cores, and messages waited for a free core");
 }
 
 Profile joined(Transport& transport, const Profile& mine) {

@@ -45,7 +45,7 @@ const Table<DeviceFacts>& device_fields() {
       text_field("host", "empty: the one that measured", &DeviceFacts::host, false),
       {"alone_over_shared", "of its kernels' seconds, other ranks of the host idle over busy", "number", false,
        [](Reader& reader, const Json& json, DeviceFacts& out) { reader.number(json, out.alone_over_shared, 0.01, 1); }},
-      {"slow", "upper quartile of what kernels took beside what they usually take", "number", false,
+      {"slow", "upper quartile of kernel time over usual kernel time", "number", false,
        [](Reader& reader, const Json& json, DeviceFacts& out) { reader.number(json, out.slow, 1, 1e6); }},
       {"fast", "lower quartile", "number", false,
        [](Reader& reader, const Json& json, DeviceFacts& out) { reader.number(json, out.fast, 1e-6, 1); }}};

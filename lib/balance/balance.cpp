@@ -90,7 +90,7 @@ void refuse_impossible(const PlanData& data, const Mesh& mesh, const Profile& pr
 
 Plan balance(const Step& step, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, const BalanceOptions& options) {
   if (options.dtype != DType::f32 && options.dtype != DType::f64)
-    throw UserError("a plan is of f32 or f64, not " + std::string(to_string(options.dtype)) +
+    throw UserError("a plan computes in f32 or f64, not " + std::string(to_string(options.dtype)) +
                     (options.dtype == DType::bf16 ? "; TrainingOptions::storage stores tensors of an f32 plan as bf16" : ""));
   require_rules(step.passes(), mesh, rules);
   const Passes passes = passes_for(step, rules);
@@ -102,8 +102,7 @@ Plan balance(const Step& step, const Mesh& mesh, const LayoutRules& rules, const
   data.notes = std::move(chosen.notes);
   if (data.repeats)
     data.notes.push_back(
-        "parameters travel in each micro-batch: a rank has no memory to keep what it receives of them from the first one to the "
-        "last");
+        "parameters are sent again in each micro-batch: a rank lacks the memory to keep what it receives of them for a whole step");
   for (std::string& note : reshaping_notes(data)) data.notes.push_back(std::move(note));
   if (options.baselines) data.baselines = baselines_of(passes, mesh, rules, profile, options.dtype);
   if (const auto& b = data.baselines.fast_alone; b && data.step_seconds && *b < *data.step_seconds * 0.99)

@@ -184,7 +184,7 @@ std::vector<double> candidate_times(const SizeTables& seconds, Index size) {
       if (std::isfinite(t[k])) most = static_cast<Index>(k);
     held += most;
   }
-  throw UserError("no cut of " + std::to_string(size) + " fits: the devices' memory and kernels take at most " +
+  throw UserError("no cut of " + std::to_string(size) + " fits: the devices' memory and kernels allow at most " +
                   std::to_string(held) + "; use a smaller batch, or give the devices more memory_bytes");
 }
 

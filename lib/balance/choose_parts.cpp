@@ -325,7 +325,7 @@ class Chooser {
       try {
         Proposal next = balanced(best.plan, all_, -1);
         if (next.parts == best.of.parts) return;
-        std::fill(next.why.begin(), next.why.end(), "as much as the devices' memory takes");
+        std::fill(next.why.begin(), next.why.end(), "as much as the devices' memory allows");
         best = trials_.improved(std::move(next));
       } catch (const UserError&) {
         return;  // the requested parts do not fit; the plan says where

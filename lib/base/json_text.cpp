@@ -144,7 +144,7 @@ Json& Json::push(Json v) {
 std::string read_file(const std::string& path) {
   constexpr std::size_t kMost = std::size_t{64} << 20;
   std::error_code failed;
-  auto too_large = [&] { return UserError(path + " is larger than 64 MiB; no file of motley's is", Exit::config); };
+  auto too_large = [&] { return UserError(path + " is larger than 64 MiB, the limit for motley's JSON files", Exit::config); };
   if (std::filesystem::is_directory(path, failed)) {
     const bool run = std::filesystem::exists(std::filesystem::path(path) / "run.json", failed);
     throw UserError(path + " is a folder; expected a file" + (run ? ", for instance its run.json or plan.json" : ""),

@@ -68,7 +68,7 @@ class Header {
       else
         damaged("the key '" + std::string(key) + "' is none of descr, fortran_order, shape");
     }
-    if (descr.empty() || !shape_seen_ || !order_seen_) damaged("descr, fortran_order and shape must all be there");
+    if (descr.empty() || !shape_seen_ || !order_seen_) damaged("expected all of descr, fortran_order and shape");
   }
   std::string_view descr{};
   std::vector<Index> extents{};
@@ -91,7 +91,7 @@ class Header {
   std::string_view quoted() {
     expect('\'');
     const std::size_t end = text_.find('\'', at_);
-    if (end == std::string_view::npos) damaged("a text without its end");
+    if (end == std::string_view::npos) damaged("a string without its closing quote");
     const std::string_view out = text_.substr(at_, end - at_);
     at_ = end + 1;
     return out;
@@ -191,7 +191,7 @@ NpyHeader parse_npy_header(const std::string& name, std::string_view bytes, std:
     }
     list += (list.empty() ? "" : known == types.back() ? " or " : ", ") + std::string(known);
   }
-  const std::string hint = out.descr == "|b1" ? "; array.astype('u1') makes one of truth values" : "";
+  const std::string hint = out.descr == "|b1" ? "; array.astype('u1') converts booleans" : "";
   throw UserError(name + ": elements of type '" + out.descr + "'; " + list + " can be read here" + hint, Exit::data);
 }
 

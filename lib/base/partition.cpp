@@ -60,7 +60,7 @@ Partition Partition::of(std::span<const Index> sizes) {
   Partition out;
   for (Index s : sizes) {
     if (s < 0) throw UserError("a part of size " + std::to_string(s));
-    if (s > std::numeric_limits<Index>::max() - out.offsets_.back()) throw UserError("parts of more than 2^63 in all");
+    if (s > std::numeric_limits<Index>::max() - out.offsets_.back()) throw UserError("the parts sum to more than 2^63");
     out.offsets_.push_back(out.offsets_.back() + s);
   }
   return out;

@@ -73,7 +73,7 @@ std::string check_file(const std::string& path) {
       for (std::size_t i = 0; i < k.keys.size(); i++) known += (i == 0 ? "" : ", ") + k.keys[i];
       known += ")";
     }
-    complaints.add(json->where, "", "not a file that motley knows; expected " + known);
+    complaints.add(json->where, "", "the kind of this file is not known; expected " + known);
     complaints.raise();
   }
   const std::vector<std::string> notes = kind->load(path);

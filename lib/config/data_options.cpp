@@ -43,17 +43,18 @@ Field<Normalize> numbers_field(const char* name, const char* doc, std::vector<do
 
 const Table<Normalize>& normalize_table() {
   static const Table<Normalize> table{
-      numbers_field("mean", "per channel, or one for all: what is subtracted", &Normalize::mean, {.least = -1e300, .most = 1e300}),
-      numbers_field("std", "per channel, or one for all: what the difference is divided by", &Normalize::deviation,
-                    {.most = 1e300, .above = true})};
+      numbers_field("mean", "mean that is subtracted, per channel or one for all", &Normalize::mean,
+                    {.least = -1e300, .most = 1e300}),
+      numbers_field("std", "standard deviation by which the difference is divided, per channel or one for all",
+                    &Normalize::deviation, {.most = 1e300, .above = true})};
   return table;
 }
 
 const Table<Augment>& augment_table() {
   static const Table<Augment> table{
-      boolean_field("flip", "columns are mirrored with probability 1/2", &Augment::flip),
+      boolean_field("flip", "horizontal flip with probability 1/2", &Augment::flip),
       {"crop_padding",
-       "the picture is moved by up to so many rows and columns, zeros come in",
+       "random shift by up to this many rows and columns; zeros fill the border",
        "integer",
        false,
        [](Reader& r, const Json& j, Augment& a) { r.integer(j, a.crop_padding, 0, Augment::kMostCropPadding); },
@@ -82,7 +83,7 @@ Field<DataOptions> inputs_field(const char* name, const char* doc, std::map<std:
           [member](Reader& r, const Json& j, DataOptions& data) {
             const auto* files = std::get_if<Json::Object>(&j.value);
             if (files == nullptr)
-              return r.complain(j, "expected an object, a file for each further input of the model, found " + Reader::kind(j));
+              return r.complain(j, "expected an object with a file for each further input of the model, found " + Reader::kind(j));
             for (const Json::Member& file : *files) r.in(file.key, [&] { r.text(file.value, (data.*member)[file.key]); });
           },
           schema_of_map(schema_of_type("text"))};
@@ -148,29 +149,29 @@ Table<DataOptions> data_table(VersionKey version) {
       version_field<DataOptions>(version),
       word_field("kind", "fashion_mnist, mnist, cifar10, synthetic, npy, folder or tokens", &DataOptions::kind, kDataKinds, true),
       path_field("path",
-                 "the folder of its files; default: of fashion_mnist where its Debian package puts them; of folder: with "
-                 "train/CLASS/*.png or *.jpg and test/ likewise",
+                 "the folder of its files; fashion_mnist: by default where its Debian package installs them; folder: holds "
+                 "train/CLASS/*.png or *.jpg, and test/ likewise; tokens: the file itself",
                  &DataOptions::path),
       {"samples", "synthetic: number of samples; default: 8 batches", "integer", false,
        [](Reader& r, const Json& j, DataOptions& d) { r.integer(j, d.samples, 1, Index{1} << 40); }},
       path_field("images", "npy: a .npy file [samples, channels, rows, cols] of floats (as they are) or u8 (scaled to 0..1)",
                  &DataOptions::images),
       path_field("labels",
-                 "npy: a .npy file [samples], or with the labels' further dims, of integers from 0; of mean_squared_error and "
-                 "binary_cross_entropy: "
-                 "with all of the labels' dims, of floats or integers, as they are",
+                 "npy: a .npy file [samples], or with the labels' further dims, of integers from 0; for mean_squared_error and "
+                 "binary_cross_entropy: with all dims of the labels, floats or integers, used as they are",
                  &DataOptions::labels),
-      path_field("test_images", "npy: likewise, to evaluate on; without it nothing is evaluated", &DataOptions::test_images),
+      path_field("test_images", "npy: test samples, in the form of images; without them nothing is evaluated",
+                 &DataOptions::test_images),
       path_field("test_labels", "npy: the labels of test_images", &DataOptions::test_labels),
-      inputs_field("inputs", "npy: the files of the model's inputs after the first, by their names, like images",
+      inputs_field("inputs", "npy: the files of the model's inputs after the first, by input name, in the form of images",
                    &DataOptions::inputs),
-      inputs_field("test_inputs", "npy: likewise, of test_images", &DataOptions::test_inputs),
-      word_field("type", "tokens: how wide a token's number is in the file, little endian", &DataOptions::type, kTokenTypes),
+      inputs_field("test_inputs", "npy: the same for test_images", &DataOptions::test_inputs),
+      word_field("type", "tokens: integer type of a token in the file, little-endian", &DataOptions::type, kTokenTypes),
       path_field("test_path", "tokens: the file to evaluate on; default: the last tenth of `path`", &DataOptions::test_path),
       {"normalize", "(value - mean) / std, in training, evaluation and prediction, as { \"mean\": [0.5], \"std\": [0.25] }",
        "object", false, [](Reader& r, const Json& j, DataOptions& d) { read_normalize(r, j, d.normalize); },
        object_schema(normalize_table())},
-      {"augment", "random changes in training, as { \"flip\": true, \"crop_padding\": 4 }", "object", false,
+      {"augment", "random augmentation of training samples, as { \"flip\": true, \"crop_padding\": 4 }", "object", false,
        [](Reader& r, const Json& j, DataOptions& d) { r.object(j, augment_table(), d.augment); }, object_schema(augment_table())}};
 }
 
@@ -215,7 +216,8 @@ std::optional<DataOptions> read_data(Reader& r, const Json& j, VersionKey versio
 void check_changes(Reader& r, const Json& tree, const DataOptions& data, const SampleKind& expected) {
   const std::vector<Index>& extents = expected.extents;
   if (expected.dtype == DType::i32 && !data.normalize.mean.empty())
-    complain_below(r, tree, "/normalize", "the model's first input holds whole numbers, which are not normalized; leave it out");
+    complain_below(r, tree, "/normalize",
+                   "the model's first input holds integers, which are not normalized; leave \"normalize\" out");
   else if (const std::size_t count = data.normalize.mean.size();
            count > 1 && (extents.empty() || extents.front() != static_cast<Index>(count)))
     complain_below(r, tree, "/normalize/mean",
@@ -223,18 +225,18 @@ void check_changes(Reader& r, const Json& tree, const DataOptions& data, const S
                        " channels of the model's input (its first dim after the batch), or one for all; found " +
                        std::to_string(count));
   if (data.augment.any() && extents.size() < 2)
-    complain_below(r, tree, "/augment", "pictures are augmented: the model's input has no rows and columns");
+    complain_below(r, tree, "/augment",
+                   "augmentation needs images: the model's input has no rows and columns; leave \"augment\" out");
   const bool own_labels = data.kind == DataKind::npy || data.kind == DataKind::synthetic;  // each element's; else one for all
   if (data.augment.any() && own_labels && expected.label_extents.size() >= 2) {
     if (!expected.label_per_pixel)
-      complain_below(
-          r, tree, "/augment",
-          "labels move with the picture where their last two dims are its rows and columns, which these are not; leave it out");
+      complain_below(r, tree, "/augment",
+                     "augmentation moves labels with the image, but the last two dims of these labels are not its rows and "
+                     "columns; leave \"augment\" out");
     else if (data.augment.crop_padding > 0 && !expected.ignored)
-      complain_below(
-          r, tree, "/augment/crop_padding",
-          "pixels that come in have no label; give the loss an \"ignore_index\" that they get, or leave this out (flip alone "
-          "needs none)");
+      complain_below(r, tree, "/augment/crop_padding",
+                     "padding pixels have no label; give the loss an \"ignore_index\", which becomes their label, or leave this "
+                     "out (flip alone needs none)");
   }
   if (data.kind != DataKind::npy) {
     if (!expected.further.empty() && data.kind != DataKind::synthetic)
@@ -245,7 +247,7 @@ void check_changes(Reader& r, const Json& tree, const DataOptions& data, const S
   }
   for (const auto& [key, files] : {std::pair{"/inputs", &data.inputs}, {"/test_inputs", &data.test_inputs}}) {
     if (key == std::string("/test_inputs") && data.test_images.empty()) {
-      if (!files->empty()) complain_below(r, tree, key, "there are no \"test_images\" that these belong to");
+      if (!files->empty()) complain_below(r, tree, key, "these belong to \"test_images\", which are not given");
       continue;
     }
     for (const SampleKind& its : expected.further)

@@ -119,7 +119,7 @@ class JobReader {
              [](Reader& r, const Json& j, Parts& p) {
                if (r.text(j, p.name) &&
                    (p.name.empty() || p.name.find_first_of(std::string("/\0", 2)) != std::string::npos || p.name[0] == '.'))
-                 r.complain(j, "a job's name is part of a folder's name: no slash, no dot first");
+                 r.complain(j, "a job's name becomes part of a directory name: expected no slash and no leading dot");
              }},
             {"mesh", "the devices: a path or the object", "text or object", true,
              [this](Reader&, const Json& j, Parts& p) { p.mesh = read_part("mesh", j, read_mesh_parts); },
@@ -230,7 +230,7 @@ class JobReader {
     const Tensor& input = model.inputs.front();
     if (input.shape().rank() != 2 || input.dtype() != DType::i32)
       return complain_below(r, tree, at,
-                            "tokens are whole numbers over positions; expected \"dtype\": \"i32\" and one dim after the batch");
+                            "tokens are integers, one per position; expected \"dtype\": \"i32\" and one dim after the batch");
     const Shape expected = input.shape();
     if (model.whole && (model.label.shape().rank() != 2 || model.label.shape()[1].size != expected[1].size))
       complain_below(r, tree, "/loss",
@@ -280,16 +280,16 @@ class JobReader {
     if (kind == DataKind::folder && (shape.rank() != 4 || (shape[1].size != 1 && shape[1].size != 3)))
       complain_below(
           r, tree, at,
-          "pictures of a folder have 1 or 3 channels, rows and columns; expected these three dims after \"" + shape[0].name + "\"");
+          "images of a folder have channels (1 or 3), rows and columns; expected these three dims after \"" + shape[0].name + "\"");
     if (!parts.model->loss.has_classes() && kind != DataKind::synthetic && kind != DataKind::npy)
       return complain_below(
           r, tree, "/loss/op",
-          "labels of " + to_string(kind) + " are classes; expected softmax_cross_entropy, or npy or synthetic data");
+          "labels of " + to_string(kind) + " are classes; expected softmax_cross_entropy; other losses need npy or synthetic data");
     if (kind == DataKind::tokens) return check_tokens_fit(r, tree, model, at);
     if (image.dtype() == DType::i32 && kind != DataKind::synthetic && kind != DataKind::npy)
       return complain_below(
           r, tree, at,
-          "samples of " + to_string(kind) + " are not whole numbers; leave \"dtype\" out, or take tokens, npy or synthetic data");
+          "samples of " + to_string(kind) + " are not integers; leave \"dtype\" out, or use tokens, npy or synthetic data");
     if (kind == DataKind::synthetic || kind == DataKind::npy || kind == DataKind::folder) return;
     const std::vector<Index> wanted = kind == DataKind::cifar10 ? std::vector<Index>{3, 32, 32} : std::vector<Index>{1, 28, 28};
     const std::vector<Index>& found = parts.expected->extents;
@@ -298,9 +298,9 @@ class JobReader {
                      "a sample of " + to_string(kind) + " is " + sizes_text(wanted) +
                          " (channels, rows, columns), this input's is " + sizes_text(found));
     if (const Index classes = parts.expected->classes; model.whole && classes < 10)
-      complain_below(
-          r, tree, "/loss/over",
-          to_string(kind) + " has 10 classes, \"" + parts.model->loss.over + "\" has the size " + std::to_string(classes));
+      complain_below(r, tree, "/loss/over",
+                     to_string(kind) + " has 10 classes, \"" + parts.model->loss.over + "\" has the size " +
+                         std::to_string(classes) + "; expected at least 10");
   }
 
   JobTree& tree_;

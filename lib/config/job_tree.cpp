@@ -180,7 +180,7 @@ void JobTree::set(const std::string& argument) {
     }
     if (std::holds_alternative<std::nullptr_t>(at->value)) *at = Json(Json::Object{}), at->where = here;
     if (!std::holds_alternative<Json::Object>(at->value)) {
-      if (!broken(part)) complaints_.add(here, pointer, "there is nothing below " + Reader::kind(*at) + " that could be set");
+      if (!broken(part)) complaints_.add(here, pointer, Reader::kind(*at) + " has no keys that could be set");
       return;
     }
     if (Json* inner = member(*at, key); inner != nullptr) {

@@ -63,7 +63,7 @@ void read_dims(Reader& r, const Json& j, std::vector<Dim>& out) {
 void read_out(Reader& r, const Json& j, LayerSpec& layer) {
   read_dims(r, j, layer.out);
   if (layer.op != "dense" && layer.op != "reshape" && layer.out.size() > 1)
-    r.complain(j, layer.op + " makes one dim, these are " + std::to_string(layer.out.size()));
+    r.complain(j, layer.op + " has one output dim, found " + std::to_string(layer.out.size()));
 }
 
 // A number, or [rows, cols].
@@ -153,7 +153,7 @@ const std::map<std::string, LayerField>& layer_fields() {
                                    [](Reader&r, const Json&j, LayerSpec&l) { r.layer_name(j, l.name); }},
                                   {"from", "the layers or inputs it reads", "name or list", false,
                                    [](Reader&r, const Json&j, LayerSpec&l) { read_names(r, j, l.from, Twice::good); }},
-                                  {"out", "the dim it makes and its size", "object, name or list", false, read_out},
+                                  {"out", "its output dim and the size", "object, name or list", false, read_out},
                                   {"in",
                                    "the dims of its input that it contracts, joins, slices, pads, renames or reshapes; a dense "
                                    "weight has them in the "
@@ -166,8 +166,7 @@ const std::map<std::string, LayerField>& layer_fields() {
                                    names(&LayerSpec::keep)},
                                   {"over",
                                    "the two dims it slides over, rows first; default: its input's last two; of matmul: the dims of "
-                                   "both that it "
-                                   "contracts, in whose place the second one's own dims come",
+                                   "both that it contracts; the second one's other dims take their place",
                                    "name or list", false, read_over},
                                   {"window", "extent of the window: a number or [rows, cols]", "integer or list", false,
                                    extent(&LayerSpec::window)},
@@ -188,7 +187,7 @@ const std::map<std::string, LayerField>& layer_fields() {
                                    {},
                                    kPaddings[static_cast<std::size_t>(LayerSpec{}.padding.kind)]},
                                   {"groups",
-                                   "so many groups of channels, each with filters of its own; as many as channels: depthwise",
+                                   "number of groups of channels, each with its own filters; one group per channel: depthwise",
                                    "integer",
                                    false,
                                    [](Reader&r, const Json&j, LayerSpec&l) { r.integer(j, l.groups, 1, kMostSize); },
@@ -199,9 +198,9 @@ const std::map<std::string, LayerField>& layer_fields() {
                                   zeros("before", "zeros put before the first element", &LayerSpec::before),
                                   zeros("after", "zeros put after the last element", &LayerSpec::after),
                                   boolean_field("bias", "whether it adds a bias", &LayerSpec::bias),
-                                  {"weight", "the layer whose weight it shares; default: one of its own", "name", false,
+                                  {"weight", "the layer whose weight it shares; default: its own weight", "name", false,
                                    [](Reader&r, const Json&j, LayerSpec&l) { r.layer_name(j, weight_of(l).layer); }},
-                                  {"initial", "what its weight starts from", "text", false,
+                                  {"initial", "initial values of its weight", "text", false,
                                    [](Reader&r, const Json&j, LayerSpec&l) {
                                      std::string word;
                                      if (!r.text(j, word, kInitialWeights)) return;
@@ -210,9 +209,9 @@ const std::map<std::string, LayerField>& layer_fields() {
                                      weight_of(l).initial = static_cast<InitialWeights>(which);
                                    },
                                    schema_of_words(kInitialWeights)},
-                                  {"deviation", "of normal initial values", "number", false,
+                                  {"deviation", "standard deviation of normal initial values", "number", false,
                                    [](Reader&r, const Json&j, LayerSpec&l) { r.number(j, weight_of(l).deviation, 1e-300, 1e300); }},
-                                  LayerField{"activation", "pointwise function of its result", "text", false,
+                                  LayerField{"activation", "elementwise function applied to its result", "text", false,
                                              [](Reader&r, const Json&j, LayerSpec&l) { read_activation(r, j, l.activation); },
                                              schema_of_words(activation_names()), LayerSpec{}.activation}})
       out.emplace(f.name, std::move(f));
@@ -308,7 +307,7 @@ LayerField field_of(const LayerKey& key) {
       if (dims.size() == 1 || (key.kind == Kind::dims && !dims.empty()))
         l.arguments.dims[key.name] = dims;
       else if (dims.size() > 1)
-        r.complain(j, "`" + key.name + "` is one dim, these are " + std::to_string(dims.size()));
+        r.complain(j, "`" + key.name + "` takes one dim, found " + std::to_string(dims.size()));
     };
     return f;
   }
@@ -410,19 +409,20 @@ LayerSpec read_layer(Reader& r, const Json& j) {
   r.object(j, layer_table(layer.op), layer);
   if (const Json* deviation = j.find("deviation");
       deviation != nullptr && layer.arguments.weight && layer.arguments.weight->initial != InitialWeights::normal)
-    r.in("deviation",
-         [&] { r.complain(*deviation, "it is that of normal initial values; expected \"initial\": \"normal\" beside it"); });
+    r.in("deviation", [&] {
+      r.complain(*deviation, "this is the standard deviation of normal initial values; expected \"initial\": \"normal\" beside it");
+    });
   if (const Json* from = j.find("from"); from != nullptr && !layer.from.empty()) {
     const auto* list = std::get_if<Json::Array>(&from->value);
     if (reads_several(layer.op) && (list == nullptr || list->size() < 2))
-      r.in("from", [&] { r.complain(*from, layer.op + " needs at least two, as [\"a\", \"b\"]"); });
+      r.in("from", [&] { r.complain(*from, layer.op + " needs at least two tensors, as [\"a\", \"b\"]"); });
     if ((layer.op == "matmul" || LayerKind::find(layer.op) != nullptr) && reads_several(layer.op) && layer.from.size() > 2)
-      r.in("from", [&] { r.complain(*from, layer.op + " reads two tensors, these are " + std::to_string(layer.from.size())); });
+      r.in("from", [&] { r.complain(*from, layer.op + " reads two tensors, found " + std::to_string(layer.from.size())); });
     const LayerKind* kind = LayerKind::find(layer.op);
     const bool two = kind != nullptr && !kind->form.optional.empty();
     if (!reads_several(layer.op) && layer.from.size() > (two ? 2 : 1))
       r.in("from", [&] {
-        r.complain(*from, layer.op + " reads one tensor" + (two ? " and " + kind->form.optional : "") + ", these are " +
+        r.complain(*from, layer.op + " reads one tensor" + (two ? " and " + kind->form.optional : "") + ", found " +
                               std::to_string(layer.from.size()));
       });
   }

@@ -90,11 +90,10 @@ class Builder {
     const std::set<std::string> used = names_used(spec_, false);
     for (const InputSpec& input : spec_.inputs)
       if (input.name != spec_.loss.labels && !used.contains(input.name)) {
-        complain_("/inputs/" + input.name, "the last layer, \"" + spec_.layers.back().name +
-                                               "\", does not depend on this input; name it in the \"from\" of a layer that it is "
-                                               "made from" +
-                                               (are_labels_declared() ? "" : ", or in /loss/labels if it holds the labels") +
-                                               ", or leave the input out");
+        complain_("/inputs/" + input.name,
+                  "the last layer, \"" + spec_.layers.back().name +
+                      "\", does not depend on this input; name it in the \"from\" of a layer that the last one depends on" +
+                      (are_labels_declared() ? "" : ", or in /loss/labels if it holds the labels") + ", or leave the input out");
         model_.whole = false;
         std::erase_if(model_.inputs, [&](const Tensor& t) { return t.name() == input.name; });
       }
@@ -175,7 +174,7 @@ class Builder {
   void keeps_samples(const Tensor& y) const {
     const std::string batch = spec_.batch_dim();
     if (const auto d = y.shape().find(batch); d && sizes_.contains(batch) && y.shape()[*d].size != sizes_.at(batch))
-      throw UserError("\"" + batch + "\" counts the samples: \"" + y.name() + "\" would have " +
+      throw UserError("\"" + batch + "\" counts the samples and keeps its size: \"" + y.name() + "\" would have " +
                       std::to_string(y.shape()[*d].size) + " of " + std::to_string(sizes_.at(batch)) + "; leave it out of `over`");
   }
   void keep(const std::string& name, const Tensor& y) {
@@ -265,8 +264,9 @@ class Builder {
       factors += (i == 1 ? "" : " x ") + std::to_string(x.shape()[i].size);
     }
     if (flat.size > 0 && flat.size != product)
-      throw UserError("\"" + flat.name + "\" has the size " + std::to_string(flat.size) + " here, but all dims of \"" + x.name() +
-                      "\" but the first make " + factors + " = " + std::to_string(product));
+      throw UserError("\"" + flat.name + "\" has the size " + std::to_string(flat.size) +
+                      " here, but the product of all dims of \"" + x.name() + "\" except the first is " + factors + " = " +
+                      std::to_string(product));
     return flatten(x, flat.name, {l.name});
   }
 
@@ -371,8 +371,8 @@ std::vector<std::string> model_notes(const ModelSpec& spec) {
   std::vector<std::string> notes;
   for (const LayerSpec& layer : spec.layers)
     if (!used.contains(layer.name))
-      notes.push_back("the layer \"" + layer.name + "\" is left out: the last layer, \"" + spec.layers.back().name +
-                      "\", is not made from it");
+      notes.push_back("the layer \"" + layer.name + "\" is not used: the last layer, \"" + spec.layers.back().name +
+                      "\", does not depend on it");
   return notes;
 }
 

@@ -51,8 +51,8 @@ Table<LossSpec> loss_table(const std::string& op) {
                                     : "of logits; labels are probabilities, from 0 to 1",
        "text", true, [](Reader& r, const Json& j, LossSpec& l) { r.text(j, l.op, kLosses); }, schema_of_words({op})},
       {"labels",
-       classes ? "the input that holds the labels, whole numbers: the samples, then the logits' other dims but `over`"
-               : "the input that holds the labels: the samples, then the last layer's other dims",
+       classes ? "the input that holds the labels (integers); its dims: the samples, then the logits' other dims except `over`"
+               : "the input that holds the labels; its dims: the samples, then the last layer's other dims",
        "name",
        false,
        [](Reader& r, const Json& j, LossSpec& l) { r.name(j, l.labels); },
@@ -62,18 +62,19 @@ Table<LossSpec> loss_table(const std::string& op) {
   table.push_back(
       {"over", "the dim of the classes", "name", true, [](Reader& r, const Json& j, LossSpec& l) { r.name(j, l.over); }});
   table.push_back({"label_smoothing",
-                   "part of each target that is spread evenly over all classes, from 0 to 1",
+                   "fraction of each target that is spread evenly over all classes, from 0 to 1",
                    "number",
                    false,
                    [](Reader& r, const Json& j, LossSpec& l) { r.number(j, l.label_smoothing, 0, 1); },
                    {},
                    Json(LossSpec{}.label_smoothing)});
-  table.push_back({"ignore_index",
-                   "a label, a class or not, whose elements count neither in the loss nor in its mean nor in the accuracy",
-                   "integer", false, [](Reader& r, const Json& j, LossSpec& l) {
-                     Index ignored = 0;
-                     if (r.integer(j, ignored, -kMostWhole, kMostWhole)) l.ignore_index = ignored;
-                   }});
+  table.push_back(
+      {"ignore_index",
+       "elements with this label count neither in the loss, nor in its mean, nor in the accuracy; it need not be a class",
+       "integer", false, [](Reader& r, const Json& j, LossSpec& l) {
+         Index ignored = 0;
+         if (r.integer(j, ignored, -kMostWhole, kMostWhole)) l.ignore_index = ignored;
+       }});
   return table;
 }
 
@@ -89,7 +90,7 @@ Table<ModelSpec> model_table(VersionKey version) {
       version_field<ModelSpec>(version),
       {"name", "name of the model, informative", "text", false, [](Reader& r, const Json& j, ModelSpec& m) { r.text(j, m.name); }},
       {"inputs", "name -> its dims and their sizes", "object", true, read_inputs, schema_of_map(input_schema())},
-      {"layers", "in the order in which they compute", "list", true,
+      {"layers", "in the order of execution", "list", true,
        [](Reader& r, const Json& j, ModelSpec& m) {
          r.list(j, [&](const Json& one, std::size_t) { m.layers.push_back(read_layer(r, one)); });
          if (const auto* a = std::get_if<Json::Array>(&j.value); a != nullptr && a->empty())
@@ -127,15 +128,16 @@ void check_names(Reader& r, const Json& j, ModelSpec& model) {
   for (InputSpec& i : model.inputs) {
     if (i.name == labels) {
       if (i.dtype != DType::i32 && model.inputs.size() > 1 && model.loss.has_classes()) {
-        complain_below(r, j, "/inputs/" + i.name, "\"" + labels + "\" holds the labels, whole numbers; add \"dtype\": \"i32\"");
+        complain_below(r, j, "/inputs/" + i.name,
+                       "\"" + labels + "\" holds the labels, which are integers; add \"dtype\": \"i32\"");
         i.dtype = DType::i32;  // the intended type
       }
       if (i.dtype == DType::i32 && !model.loss.has_classes())
         complain_below(r, j, "/inputs/" + i.name,
-                       "labels of " + model.loss.op + " are real numbers; leave \"dtype\" out of \"" + labels + "\"");
+                       "labels of " + model.loss.op + " are floats; leave \"dtype\" out of \"" + labels + "\"");
     } else if (others > 1 && (i.dims.empty() || i.dims.front().name != model.batch_dim())) {
       complain_below(r, j, "/inputs/" + i.name,
-                     "each sample fills a part of every input: expected \"" + model.batch_dim() + "\" as its first dim");
+                     "every input holds one part per sample: expected \"" + model.batch_dim() + "\" as its first dim");
     }
   }
   if (!model.inputs.empty() && others == 0 && model.bad_inputs.empty())
@@ -193,20 +195,20 @@ Table<ZooSpec> zoo_table(VersionKey version) {
        "positions",
        "object", true, [](Reader& r, const Json& j, ZooSpec& z) { read_inputs(r, j, z.model); }, schema_of_map(input_schema())},
       {"classes",
-       "size of the dim \"classes\" that it makes; of gpt and bert that of the vocabulary (default: as published)",
+       "number of classes, the size of its output dim \"classes\"; gpt and bert: size of the vocabulary (default: as published)",
        "integer",
        false,
        [](Reader& r, const Json& j, ZooSpec& z) { r.integer(j, z.choice.classes, 1, kMostSize); },
        {},
        Json(ZooChoice{}.classes)},
-      {"layers", "of gpt, bert and vit: so many blocks; default: as published, 12", "integer", false,
+      {"layers", "gpt, bert and vit: number of blocks; default: 12, as published", "integer", false,
        [](Reader& r, const Json& j, ZooSpec& z) { r.integer(j, z.choice.layers, 1, 10000); }},
-      {"heads", "of their attention; default: as published, 12", "integer", false,
+      {"heads", "gpt, bert and vit: number of attention heads; default: 12, as published", "integer", false,
        [](Reader& r, const Json& j, ZooSpec& z) { r.integer(j, z.choice.heads, 1, kMostSize); }},
       {"stem", "of resnet18, resnet34 and resnet50: \"cifar\" is a 3x3 convolution without a pool, for small images", "text", false,
        [](Reader& r, const Json& j, ZooSpec& z) { r.text(j, z.stem, kStems); }, schema_of_words(kStems), kStems.front()},
       {"width",
-       "factor of every layer's channels",
+       "factor by which every layer's channels are multiplied",
        "number",
        false,
        [](Reader& r, const Json& j, ZooSpec& z) { r.number(j, z.choice.width, 1e-3, 1e3); },
@@ -220,7 +222,8 @@ ModelSpec read_zoo(Reader& r, const Json& j, VersionKey version) {
   r.object(j, zoo_table(version), zoo);
   if (zoo.stem == "cifar" && !zoo.choice.network.empty() && !has_small_stem(zoo.choice.network))
     r.in("stem", [&] {
-      r.complain(*j.find("stem"), "resnet18, resnet34 and resnet50 have two stems, " + zoo.choice.network + " has one");
+      r.complain(*j.find("stem"), "only resnet18, resnet34 and resnet50 have a choice of stems; leave \"stem\" out: " +
+                                      zoo.choice.network + " has one stem");
     });
   zoo.choice.small_stem = zoo.stem == "cifar";
   const bool known = !zoo.choice.network.empty(), tokens = known && reads_tokens(zoo.choice.network);
@@ -228,14 +231,16 @@ ModelSpec read_zoo(Reader& r, const Json& j, VersionKey version) {
     const InputSpec& input = zoo.model.inputs.front();
     const auto wrong = [&](const std::string& text) { r.in("inputs", [&] { r.complain(*j.find("inputs"), text); }); };
     if (zoo.model.inputs.size() > 1)
-      wrong("expected one input, these are " + std::to_string(zoo.model.inputs.size()));
+      wrong("expected one input, found " + std::to_string(zoo.model.inputs.size()));
     else if (tokens && (input.dims.size() != 2 || input.dtype != DType::i32))
-      wrong("expected whole numbers of two dims, as { \"tokens\": { \"dtype\": \"i32\", \"batch\": 8, \"positions\": 128 } }");
+      wrong("expected integers with two dims, as { \"tokens\": { \"dtype\": \"i32\", \"batch\": 8, \"positions\": 128 } }");
     else if (!tokens && (input.dims.size() != 4 || input.dtype != DType::f32))
       wrong("expected images: four dims, as { \"batch\": 32, \"channels\": 3, \"rows\": 224, \"cols\": 224 }");
     for (const char* key : {"layers", "heads"})
       if (const Json* given = j.find(key); given != nullptr && !is_transformer(zoo.choice.network))
-        r.in(key, [&] { r.complain(*given, "gpt, bert and vit take it, " + zoo.choice.network + " does not"); });
+        r.in(key, [&] {
+          r.complain(*given, "only gpt, bert and vit have this key; leave it out: " + zoo.choice.network + " does not have it");
+        });
     if (tokens && j.find("classes") == nullptr) zoo.choice.classes = usual_choice(zoo.choice.network).classes;
   }
   if (r.complaints.list.size() != before) return std::move(zoo.model);

@@ -64,10 +64,9 @@ const Table<OptimizerFile>& optimizer_table() {
       if (key == "weight_decay") weight_decay = out.size() + 1;
       out.push_back({key, doc, first.flag ? "boolean" : "number", false, value(first), {}, usual});
     }
-    out.insert(
-        out.begin() + static_cast<std::ptrdiff_t>(weight_decay),
-        word_field("decay", "whose weight decay: all parameters', or \"weights\", without biases and the parameters of norms",
-                   &OptimizerFile::decay, kDecays));
+    out.insert(out.begin() + static_cast<std::ptrdiff_t>(weight_decay),
+               word_field("decay", "which parameters decay: all, or \"weights\": without biases and the parameters of norms",
+                          &OptimizerFile::decay, kDecays));
     return out;
   }();
   return table;
@@ -96,7 +95,7 @@ Optimizer read_optimizer(Reader& r, const Json& j) {
 
 const Table<RateSchedule>& schedule_table() {
   static const Table<RateSchedule> table{
-      {"kind", "constant, linear or cosine (to `final` in the last step), or step (by milestones)", "text", true,
+      {"kind", "constant, linear or cosine (to `final` in the last step), or step (at milestones)", "text", true,
        [](Reader& r, const Json& j, RateSchedule& s) {
          std::string kind;
          if (r.text(j, kind, kRateKinds))
@@ -104,7 +103,7 @@ const Table<RateSchedule>& schedule_table() {
        },
        schema_of_words(kRateKinds)},
       {"warmup_steps",
-       "steps in which the rate grows on a line to the optimizer's; the kind comes after them",
+       "steps of linear warm-up to the optimizer's learning rate; `kind` applies after them",
        "integer",
        false,
        [](Reader& r, const Json& j, RateSchedule& s) { r.integer(j, s.warmup_steps, TrainingRanges::warmup_steps); },
@@ -117,14 +116,14 @@ const Table<RateSchedule>& schedule_table() {
        [](Reader& r, const Json& j, RateSchedule& s) { r.number(j, s.final, TrainingRanges::final); },
        {},
        0.0},
-      {"milestones", "step: the steps, counted from 1, from which the rate is smaller", "list", false,
+      {"milestones", "step: the steps, counted from 1, at which the learning rate is multiplied by `factor`", "list", false,
        [](Reader& r, const Json& j, RateSchedule& s) {
          r.list(j, [&](const Json& one, std::size_t) {
            if (Index step = 0; r.integer(one, step, TrainingRanges::milestone)) s.milestones.push_back(step);
          });
        }},
       {"factor",
-       "step: what each milestone multiplies the rate by",
+       "step: factor of the learning rate at each milestone",
        "number",
        false,
        [](Reader& r, const Json& j, RateSchedule& s) { r.number(j, s.factor, TrainingRanges::factor); },
@@ -146,7 +145,7 @@ void read_schedule(Reader& r, const Json& j, RateSchedule& schedule) {
     if (const Json* given = j.find(key); given != nullptr && !fits)
       r.in(key, [&] { r.complain(*given, "a " + kind + " schedule has no \"" + key + "\"; it is a key of " + kinds); });
   const Json* milestones = j.find("milestones");
-  if (milestones == nullptr && steps) r.complain(j, "\"milestones\" is missing (the steps from which the rate is smaller)");
+  if (milestones == nullptr && steps) r.complain(j, "\"milestones\" is missing (the steps at which the learning rate falls)");
   const auto* list = milestones == nullptr ? nullptr : std::get_if<Json::Array>(&milestones->value);
   if (list == nullptr || list->size() != schedule.milestones.size()) return;  // already complained about
   if (const std::string wrong = wrong_milestones(schedule); !wrong.empty())
@@ -155,14 +154,14 @@ void read_schedule(Reader& r, const Json& j, RateSchedule& schedule) {
 
 const Table<CheckpointOptions>& checkpoint_table() {
   static const Table<CheckpointOptions> table{
-      {"every_steps", "save after so many steps", "integer", false,
+      {"every_steps", "steps from one checkpoint to the next", "integer", false,
        [](Reader& r, const Json& j, CheckpointOptions& c) { r.integer(j, c.every_steps, TrainingRanges::steps); }},
-      {"every_seconds", "save when so many seconds have passed", "number", false,
+      {"every_seconds", "seconds from one checkpoint to the next", "number", false,
        [](Reader& r, const Json& j, CheckpointOptions& c) { r.number(j, c.every_seconds, {.most = 1e9, .above = true}); }},
-      {"every_epochs", "save after so many epochs", "integer", false,
+      {"every_epochs", "epochs from one checkpoint to the next", "integer", false,
        [](Reader& r, const Json& j, CheckpointOptions& c) { r.integer(j, c.every_epochs, TrainingRanges::epochs); }},
       {"keep",
-       "how many stay, the newest ones",
+       "number of checkpoints that are kept, the newest ones",
        "integer",
        false,
        [](Reader& r, const Json& j, CheckpointOptions& c) { r.integer(j, c.keep, 1); },
@@ -192,7 +191,7 @@ Table<TrainOptions> train_table(VersionKey version) {
   };
   return {
       version_field<TrainOptions>(version),
-      word_field("dtype", "what numbers are stored in; bf16: activations and copies of weights, all else is f32",
+      word_field("dtype", "type of stored values; bf16: activations and copies of weights are bf16, all else is f32",
                  &TrainOptions::precision, kTrainedTypes),
       {"batch", "samples per step", "integer", true,
        [](Reader& r, const Json& j, TrainOptions& t) { r.integer(j, t.batch, 1, Index{1} << 40); }},
@@ -218,7 +217,7 @@ Table<TrainOptions> train_table(VersionKey version) {
        },
        object_schema(schedule_table())},
       {"accumulate",
-       "micro-batches of one size that the batch goes through in, one after another",
+       "number of equal micro-batches that each batch is divided into, computed one after another",
        "integer",
        false,
        [](Reader& r, const Json& j, TrainOptions& t) { r.integer(j, t.accumulate, TrainingRanges::accumulate); },
@@ -226,12 +225,11 @@ Table<TrainOptions> train_table(VersionKey version) {
        std::int64_t{1}},
       {"checkpoint", "when to save, as { \"every_epochs\": 1, \"keep\": 3 }", "object", false,
        [](Reader& r, const Json& j, TrainOptions& t) { read_checkpoint(r, j, t.checkpoint); }, object_schema(checkpoint_table())},
-      {"evaluate_every_epochs", "evaluate on the test samples after so many epochs, not at the end alone", "integer", false,
+      {"evaluate_every_epochs", "evaluate on the test samples every this many epochs; default: only at the end", "integer", false,
        [](Reader& r, const Json& j, TrainOptions& t) { r.integer(j, t.evaluate_every_epochs, TrainingRanges::epochs); }},
-      {"clip_norm", "largest L2 norm of all gradients together; larger ones are scaled down to it", "number", false,
+      {"clip_norm", "largest L2 norm of all gradients together; gradients above it are scaled down to it", "number", false,
        [](Reader& r, const Json& j, TrainOptions& t) { r.number(j, t.clip_norm, TrainingRanges::clip_norm); }},
-      {"average",
-       "part of the weights' moving average that a step keeps, as 0.999; evaluations and weights.safetensors have the averages",
+      {"average", "decay of the weights' exponential moving average, as 0.999; evaluation and weights.safetensors use the averages",
        "number", false, [](Reader& r, const Json& j, TrainOptions& t) { r.number(j, t.average, TrainingRanges::average); }}};
 }
 
@@ -241,9 +239,9 @@ std::optional<TrainOptions> read_train(Reader& r, const Json& j, VersionKey vers
   if (!r.object(j, table, train)) return std::nullopt;
   if (train.batch > 0 && train.batch % train.accumulate != 0) {
     r.in("accumulate", [&] {
-      r.complain(*j.find("accumulate"),
-                 "a batch of " + std::to_string(train.batch) + " cannot be cut into " + std::to_string(train.accumulate) +
-                     " micro-batches of one size; make it a multiple of " + std::to_string(train.accumulate));
+      r.complain(*j.find("accumulate"), "a batch of " + std::to_string(train.batch) + " cannot be divided into " +
+                                            std::to_string(train.accumulate) + " equal micro-batches; make it a multiple of " +
+                                            std::to_string(train.accumulate));
     });
     train.accumulate = 1;  // the checks that follow run without it
   }

@@ -55,7 +55,8 @@ Tensor GraphNodes::add(const std::string& kind, const std::string& wanted, std::
                        const std::vector<Tensor>& inputs, Shape shape, DType dtype) {
   for (std::size_t i = 0; i < inputs.size(); i++)
     if (inputs[i].dtype() == DType::i32 && static_cast<int>(i) != op->label_input() && !op->reads_numbers())
-      throw UserError("\"" + inputs[i].name() + "\" holds whole numbers, which " + kind + " does not read; an embedding does");
+      throw UserError("\"" + inputs[i].name() + "\" holds integers (i32), which " + kind +
+                      " does not read; read them with an embedding");
   positions++;
   Node n;
   n.id = static_cast<int>(nodes.size());
@@ -91,13 +92,13 @@ Tensor GraphNodes::add_input(const std::string& name, const Shape& shape, DType 
 
 void GraphNodes::check_weight(const WeightOptions& weight) const {
   if (weight.initial == InitialWeights::normal && !(weight.deviation > 0))
-    throw UserError("the deviation of initial weights is above 0, this one is " + std::to_string(weight.deviation));
+    throw UserError("the deviation of initial weights must be above 0, found " + std::to_string(weight.deviation));
   if (weight.layer.empty()) return;
   std::vector<std::string> known;
   for (const Node& n : nodes)
     if (n.op && n.op->has_weight()) known.push_back(n.layer);
   if (std::find(known.begin(), known.end(), weight.layer) == known.end())
-    throw UserError("no layer above is called \"" + weight.layer + "\" and has a weight" + did_you_mean(weight.layer, known));
+    throw UserError("there is no layer \"" + weight.layer + "\" with a weight above" + did_you_mean(weight.layer, known));
 }
 
 void GraphNodes::rename(int node, const std::string& name) {

@@ -76,8 +76,9 @@ Lowering::Lowering(const GraphNodes& graph, const std::vector<int>& outputs, boo
 
 void Lowering::refuse_micro_batches(const Node& node, const std::string& over) const {
   if (micro_batches_ > 1 && over == batch_)
-    throw UserError("accumulate: \"" + node.layer + "\" is over \"" + over +
-                    "\", and would see the samples of one micro-batch at a time: another network; take the batch in one piece");
+    throw UserError(
+        "accumulate: \"" + node.layer + "\" is computed over \"" + over +
+        "\" and would see the samples of one micro-batch at a time, which is another network; leave \"accumulate\" out");
 }
 
 int Lowering::add(StepTensor tensor) {
@@ -106,15 +107,15 @@ int Lowering::weight(const Node& node, const WeightOptions& o, const Shape& shap
   if (initial == Initial::normal) tensor.deviation = o.deviation;
   const int id = add_parameter(std::move(tensor));
   if (const Shape& its = at(out_.tensors, id).shape; its != shape)
-    throw UserError("\"" + node.layer + "\" takes the weight of \"" + o.layer + "\", whose dims are " + to_text(its) +
-                    "; its own would be " + to_text(shape));
+    throw UserError("\"" + node.layer + "\" shares the weight of \"" + o.layer + "\", whose dims are " + to_text(its) +
+                    "; expected " + to_text(shape));
   return id;
 }
 
 void Lowering::numbers_below(int tensor, Index below, std::optional<Index> ignored) {
   StepTensor& t = at(out_.tensors, tensor);
   if (t.below > 0 && t.ignored != ignored)
-    throw UserError("\"" + t.name + "\" holds numbers of which the ops that read it ignore different ones; give each an input");
+    throw UserError("\"" + t.name + "\" is read by ops that ignore different values of it; give each of them its own input");
   t.below = t.below == 0 ? below : std::min(t.below, below);
   t.ignored = ignored;
 }

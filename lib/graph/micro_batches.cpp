@@ -17,7 +17,7 @@ Dim batch_of(const Passes& passes) {
     if (t.role != TensorRole::input && t.role != TensorRole::label) continue;
     if (t.shape.rank() == 0 || (!batch.name.empty() && t.shape[0].name != batch.name))
       throw UserError(
-          "accumulate: micro-batches are cut along the first dim of every input, but that of \"" + t.name + "\" is " +
+          "accumulate: micro-batches divide the first dim of every input, but that of \"" + t.name + "\" is " +
           (t.shape.rank() == 0 ? "missing" : "\"" + t.shape[0].name + "\", that of another one \"" + batch.name + "\""));
     batch = t.shape[0];
   }
@@ -79,11 +79,11 @@ void cut_batch(Passes& passes, Index parts) {
   if (parts == 1) return;
   const Dim batch = batch_of(passes);
   if (batch.size % parts != 0)
-    throw UserError("accumulate: " + std::to_string(batch.size) + " samples (\"" + batch.name + "\") cannot be cut into " +
-                    std::to_string(parts) + " micro-batches of one size");
+    throw UserError("accumulate: " + std::to_string(batch.size) + " samples (\"" + batch.name + "\") cannot be divided into " +
+                    std::to_string(parts) + " equal micro-batches");
   for (Pass& p : passes.passes) {
     if (changes(passes, p, batch.name))
-      throw UserError("accumulate: \"" + p.layer + "\" changes the dim \"" + batch.name + "\", along which micro-batches are cut");
+      throw UserError("accumulate: \"" + p.layer + "\" changes the dim \"" + batch.name + "\", which micro-batches divide");
     for (PassIndex& i : p.indices)
       if (i.name == batch.name) i.size = batch.size / parts;
   }

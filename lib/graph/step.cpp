@@ -50,7 +50,7 @@ void check_losses(const std::vector<Tensor>& losses, const GraphNodes& graph) {
     for (const Tensor& other : losses) {
       if (&loss != &other && loss.name() == other.name()) throw UserError("the loss \"" + loss.name() + "\" is listed twice");
       if (&loss != &other && depends(graph, GraphNodes::id(other), GraphNodes::id(loss)))
-        throw UserError("the loss \"" + other.name() + "\" is made of the loss \"" + loss.name() + "\"; train on one of them");
+        throw UserError("the loss \"" + other.name() + "\" depends on the loss \"" + loss.name() + "\"; train on one of them");
     }
   }
 }
@@ -64,7 +64,8 @@ Step training(const Tensor& loss, const Optimizer& optimizer, const TrainingOpti
 Step training(const std::vector<Tensor>& losses, const Optimizer& optimizer, const TrainingOptions& options) {
   if (losses.empty()) throw UserError("there is no loss to train on");
   if (losses.size() > kMostLosses)
-    throw UserError(std::to_string(losses.size()) + " losses; a step has " + std::to_string(kMostLosses) + " at most, add() some");
+    throw UserError(std::to_string(losses.size()) + " losses; a step takes " + std::to_string(kMostLosses) +
+                    " at most; combine some with add()");
   auto graph = GraphNodes::graph_of(losses);
   check_losses(losses, *graph);
   check_options(options);

@@ -11,7 +11,7 @@ namespace motley {
 std::string wrong_milestones(const RateSchedule& schedule) {
   const std::vector<Index>& steps = schedule.milestones;
   if (schedule.kind == RateSchedule::Kind::step && steps.empty())
-    return "expected the steps from which the rate is smaller, found none";
+    return "expected the steps at which the learning rate falls, found none";
   const auto wrong = std::adjacent_find(steps.begin(), steps.end(), std::greater_equal<>());
   return wrong == steps.end()
              ? ""

@@ -140,7 +140,7 @@ class RuleChecker {
         complain(inner, "axis " + quoted(name) + " is listed twice");
     }
     if (rule.axes.names.empty() && rule.parts != Parts(CutBy::profile))
-      complain(here, "has parts but no axis; name the mesh axes that they are along, or leave the parts out (not cut)");
+      complain(here, "has parts but no axis; name the mesh axes of the cut, or leave the parts out (not cut)");
     if (out_.size() == before && !rule.axes.names.empty())
       check_parts(here, rule, subject_.mesh != nullptr ? ranks : 0);
     else if (const auto* jagged = std::get_if<Jagged>(&rule.parts))
@@ -197,7 +197,7 @@ class RuleChecker {
 
   void check_sizes(const std::string& here, const std::vector<Index>& parts, const Rule& rule, std::size_t ranks) {
     if (std::any_of(parts.begin(), parts.end(), [](Index s) { return s < 0; }))
-      return complain(here, "a part has at least the size 0");
+      return complain(here, "the size of a part must be at least 0");
     if (ranks > 0 && parts.size() != ranks) return complain(here, wrong_number(parts.size(), "part", rule, ranks));
     if (!sizes_.contains(rule.dim)) return;  // what declares it could not be built
     const Index sum = std::accumulate(parts.begin(), parts.end(), Index{0});

@@ -71,7 +71,7 @@ std::vector<std::string> reshaping_notes(const PlanData& data) {
     }
     if (elements > 0)
       notes.push_back(pass.name + ": its cut and that of \"" + at(data.passes.tensors, read.tensor).name +
-                      "\" do not meet at block boundaries; " + std::to_string(elements) + " elements are gathered first");
+                      "\" are not aligned at block boundaries; " + std::to_string(elements) + " elements are gathered first");
   }
   return notes;
 }

@@ -216,11 +216,12 @@ std::map<std::string, std::vector<int>> ranks_of_places(const Mesh& mesh, const 
 [[noreturn]] void refuse(const StepTensor& t, const std::vector<Named>& cuts) {
   std::string dims;
   for (const Named& n : cuts) dims += (dims.empty() ? "\"" : ", \"") + n.first + "\"";
-  throw LayoutError(t.name, cuts.back().first,
-                    "in \"" + t.name + "\" the dims " + dims +
-                        " cannot both be cut over one axis, or their parts differ along each other's; say in `tensors` which "
-                        "is not cut there, e.g. \"tensors\": { \"" +
-                        (t.layer.empty() ? t.name : t.layer) + "\": { \"" + cuts.back().first + "\": null } }");
+  throw LayoutError(
+      t.name, cuts.back().first,
+      "in \"" + t.name + "\" the dims " + dims +
+          " cannot both be cut over one axis, or with parts that differ along each other's axes; say in `tensors` which "
+          "is not cut there, e.g. \"tensors\": { \"" +
+          (t.layer.empty() ? t.name : t.layer) + "\": { \"" + cuts.back().first + "\": null } }");
 }
 
 }  // namespace

@@ -181,12 +181,12 @@ const Table<Decisions>& decision_fields() {
          if (auto rules = read_rules(r, j, VersionKey::required)) out.rules = std::move(*rules);
        }},
       list_field("passes", "which of their indices are cut", &Decisions::passes, pass_fields()),
-      list_field("parameters", "those with several possible layouts", &Decisions::parameters, parameter_fields()),
+      list_field("parameters", "parameters with several possible layouts", &Decisions::parameters, parameter_fields()),
       list_field("hops", "of tensors, those that are not direct or tiled", &Decisions::hops, hop_fields()),
       {"implementations", "per rank, where its device has a choice", "list", false, read_implementations},
-      {"apart", "per rank, fused kernels that are measured slower than apart", "list", false, read_apart},
+      {"apart", "per rank, fused kernels that were measured slower than separate ones", "list", false, read_apart},
       boolean_field("parameters_stay",
-                    "from the first micro-batch, in which they travel, to the last; otherwise they travel in each",
+                    "received parameters are kept from the first micro-batch to the last; otherwise they are sent in each",
                     &Decisions::parameters_stay),
       {"homes", "of parameters, where another plan decided them", "list", false, [](Reader& r, const Json& j, Decisions& out) {
          r.list(j, [&](const Json& one, std::size_t) { r.object(one, home_fields(), out.homes.emplace_back()); });
@@ -225,7 +225,7 @@ const Table<PredictedRank>& rank_fields() {
 const Table<PlanFile>& plan_fields() {
   static const Table<PlanFile> predicted{
       number_or_null("step_seconds", "of the slowest rank", &PlanFile::step_seconds, 0, kMost),
-      number_or_null("step_seconds_q25", "lower quartile, as the machine's speed varied while its profile was measured",
+      number_or_null("step_seconds_q25", "lower quartile, from how the machine's speed varied while its profile was measured",
                      &PlanFile::step_q25, 0, kMost),
       number_or_null("step_seconds_q75", "upper quartile", &PlanFile::step_q75, 0, kMost),
       list_field("ranks", "per rank", &PlanFile::ranks, rank_fields())};
@@ -259,7 +259,7 @@ bool check_version(Reader& r, const Json& j) {
   }
   r.complain(version == nullptr ? j : *version,
              std::string("this plan was made by ") + (number != nullptr && *number > kPlanVersion ? "a newer" : "an older") +
-                 " motley: plans of version " + std::to_string(kPlanVersion) + " are read; make it again with `motley plan`");
+                 " motley; this one reads plans of version " + std::to_string(kPlanVersion) + "; make it again with `motley plan`");
   return false;
 }
 
@@ -336,7 +336,7 @@ std::map<std::string, std::vector<Shard>> homes_of(const std::string& name, cons
   for (const HomeFile& h : from) {
     Shard one{static_cast<int>(h.rank), {}};
     for (const std::vector<Index>& range : h.box) {
-      if (range.size() != 2) refuse(name, "/decisions/homes: a range of \"" + h.parameter + "\" is its begin and its end");
+      if (range.size() != 2) refuse(name, "/decisions/homes: a range of \"" + h.parameter + "\" must be [begin, end]");
       one.box.push_back({range[0], range[1]});
     }
     out[h.parameter].push_back(std::move(one));
@@ -387,8 +387,7 @@ Plan Plan::load(const std::filesystem::path& file, const Step& step, const Mesh&
 Plan plan_of_text(const std::string& name, const std::string& text, const Step& step, const Mesh& mesh) {
   PlanFile from = read_plan(name, text);
   if (from.decisions.step != hex(step.hash()))
-    refuse(name,
-           "this plan is for another step: its network, sizes, loss or optimizer are not these; make it again with balance()");
+    refuse(name, "this plan is for another step: its network, sizes, loss or optimizer differ; make it again with balance()");
   std::vector<AxisFile> axes;
   for (const Axis& a : mesh.axes()) axes.push_back({a.name, a.size});
   if (axes != from.decisions.axes) refuse(name, "this plan is for a mesh with other axes; make it again with balance()");
@@ -400,12 +399,12 @@ Plan plan_of_text(const std::string& name, const std::string& text, const Step& 
   require_rules(step.passes(), mesh, from.decisions.rules);
   PlanData data = data_from(name, from.decisions, step, mesh);
   if (from.ranks.size() != data.predicted.size())
-    refuse(name, "/predicted/ranks: the mesh has " + std::to_string(data.predicted.size()) + " ranks");
+    refuse(name, "/predicted/ranks: wrong number of ranks, the mesh has " + std::to_string(data.predicted.size()) + " ranks");
   // Values that follow from the decisions are written for people; if they do not match, the file was changed by hand.
   for (std::size_t r = 0; r < from.ranks.size(); r++)
     if (from.ranks[r].bytes != data.predicted[r].bytes)
       refuse(name, "/predicted/ranks/" + std::to_string(r) + "/bytes is " + std::to_string(from.ranks[r].bytes) +
-                       ", by the decisions it is " + std::to_string(data.predicted[r].bytes));
+                       ", but its decisions give " + std::to_string(data.predicted[r].bytes));
   for (const CutChoice& c : from.cuts) {
     const auto rule =
         std::find_if(data.rules.split.begin(), data.rules.split.end(), [&](const Rule& one) { return one.dim == c.dim; });
@@ -423,12 +422,13 @@ Plan plan_of_text(const std::string& name, const std::string& text, const Step& 
   data.baselines = from.baselines;
   if (const std::size_t named = from.decisions.implementations.size(); named > 0) {
     if (named != data.predicted.size())
-      refuse(name, "/decisions/implementations: the mesh has " + std::to_string(data.predicted.size()) + " ranks");
+      refuse(name,
+             "/decisions/implementations: wrong number of ranks, the mesh has " + std::to_string(data.predicted.size()) + " ranks");
     data.implementations = std::move(from.decisions.implementations);
   }
   if (const std::size_t ranks = from.decisions.apart.size(); ranks > 0) {
     if (ranks != data.predicted.size())
-      refuse(name, "/decisions/apart: the mesh has " + std::to_string(data.predicted.size()) + " ranks");
+      refuse(name, "/decisions/apart: wrong number of ranks, the mesh has " + std::to_string(data.predicted.size()) + " ranks");
     data.apart = std::move(from.decisions.apart);
   }
   data.hash = plan_hash(step, mesh, data.rules, {.dtype = data.dtype});

@@ -18,7 +18,7 @@ bool is_undefined(const Pass& p, Index samples) {
 std::string text_of(const Passes& passes, const Mesh& mesh, const Pass& p, int rank) {
   const std::string& dim = at(p.indices, p.own.of).name;
   return "\"" + p.layer + "\" has local statistics, and rank " + std::to_string(rank) + " (" + mesh.device(rank).name +
-         ") sees one value per statistic in " + (passes.accumulate > 1 ? "a micro-batch" : "a step") +
+         ") has only one value per statistic in " + (passes.accumulate > 1 ? "a micro-batch" : "a step") +
          ": its variance is not defined; give it at least two of \"" + dim +
          "\", or none, or take statistics over all samples (\"statistics\": \"global\")";
 }

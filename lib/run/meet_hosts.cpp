@@ -227,7 +227,7 @@ std::string unheard_note(const std::vector<std::vector<int>>& hosts, const std::
   return "rank 0 cannot be reached over TCP by " + text +
          ", so no rank can see whether a rank there hangs; a wait between hosts ends the job after " +
          std::to_string(std::lround(hung_seconds)) +
-         " s, also where the other rank computes: open TCP between the hosts, or set MOTLEY_HUNG_SECONDS above the longest "
+         " s, even if the other rank is computing: open TCP between the hosts, or set MOTLEY_HUNG_SECONDS above the longest "
          "computation";
 }
 
@@ -245,8 +245,8 @@ void meet_hosts(Transport& transport, const Start& start, const Limits& limits, 
   if (!start.launched) {
     if (const std::string why = make_record(transport, hosts, watched, file); !why.empty()) {
       if (transport.rank() == 0)
-        say("the ranks do not watch each other (" + why + "); a wait of " + std::to_string(std::lround(limits.hung_seconds)) +
-            " s ends the job (MOTLEY_HUNG_SECONDS)");
+        say("the ranks cannot monitor each other's heartbeat (" + why + "); a wait of " +
+            std::to_string(std::lround(limits.hung_seconds)) + " s ends the job (MOTLEY_HUNG_SECONDS)");
       return;
     }
     watched.heartbeat = std::make_unique<Heartbeat>(*watched.record, limits, Heartbeat::Voice::speaks);

@@ -22,9 +22,9 @@ Backend& Runtime::backend(const Mesh& mesh) {
   if (std::getenv("MOTLEY_CORES") == nullptr && !device.cores.empty()) bind_to_cores(device.cores);
   const auto cores = static_cast<int>(allowed_cores().size());
   if (const int threads = driven(device).threads; threads > kMostThreadsPerCore * cores)
-    throw UserError("\"" + device.name + "\" asks for " + std::to_string(threads) + " threads on " + std::to_string(cores) +
+    throw UserError("\"" + device.name + "\" requests " + std::to_string(threads) + " threads on " + std::to_string(cores) +
                         (cores == 1 ? " core" : " cores") + "; more than " + std::to_string(kMostThreadsPerCore) +
-                        " a core only wait for each other: lower \"threads\" in the mesh",
+                        " per core only wait for each other: lower \"threads\" in the mesh",
                     Exit::device);
   backend_ = open_backend(device);
   return *backend_;

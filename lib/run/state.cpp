@@ -64,7 +64,8 @@ void for_each_value(const Buffer& as, const Shape& shape, std::byte* memory, Eac
 
 State::State(const Plan& plan, int rank, std::uint64_t seed, DeviceMemory* device) : device_(device) {
   if (rank < 0 || rank >= plan.mesh().ranks())
-    throw UserError("the plan has no rank " + std::to_string(rank) + "; it has " + std::to_string(plan.mesh().ranks()));
+    throw UserError("the plan has no rank " + std::to_string(rank) + "; its number of ranks is " +
+                    std::to_string(plan.mesh().ranks()));
   const PlanData& data = plan.data();
   const Passes& passes = data.passes;
   dtype_ = data.dtype;
@@ -123,7 +124,7 @@ const State::Parameter& State::parameter(const std::string& name) const {
 
 void State::check_slot(const std::string& name, const std::string& slot) const {
   if (parameter(name).statistic && !slot.empty())
-    throw UserError("\"" + name + "\" is a running statistic: the optimizer keeps nothing of it");
+    throw UserError("\"" + name + "\" is a running statistic: the optimizer has no state for it");
   if (std::find(slots_.begin(), slots_.end(), slot) != slots_.end()) return;
   std::string known;
   for (const std::string& one : slots_)

@@ -156,7 +156,7 @@ std::optional<Hung> Watch::deadlock() const {
     waits += (waits.empty() ? "" : "; ") + waits_for(*rank.now);
   }
   if (waits.empty()) return std::nullopt;
-  return Hung{-1, "every rank waits and nothing has moved for " + seconds_text(limits_.hung_seconds) + ": " + waits};
+  return Hung{-1, "every rank waits and no data has moved for " + seconds_text(limits_.hung_seconds) + ": " + waits};
 }
 
 std::optional<std::string> Watch::slow() {

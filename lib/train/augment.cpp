@@ -62,12 +62,12 @@ class Normalized final : public Changed {
     const auto count = static_cast<Index>(how_.mean.size());
     if (count != static_cast<Index>(how_.deviation.size()) || (count != 1 && (extents.empty() || count != extents.front())))
       throw UserError("normalizing samples of " + std::to_string(extents.empty() ? 1 : extents.front()) +
-                      " channels takes as many means and deviations, or one of each; there are " + std::to_string(count) + " and " +
+                      " channels needs as many means and deviations, or one of each; found " + std::to_string(count) + " and " +
                       std::to_string(how_.deviation.size()));
     for (const double mean : how_.mean)
-      if (!std::isfinite(mean)) throw UserError("a mean is subtracted from values, not " + std::to_string(mean));
+      if (!std::isfinite(mean)) throw UserError("expected a finite mean, found " + std::to_string(mean));
     for (const double deviation : how_.deviation)
-      if (!(deviation > 0)) throw UserError("values are divided by a deviation above 0, not by " + std::to_string(deviation));
+      if (!(deviation > 0)) throw UserError("expected a deviation above 0, found " + std::to_string(deviation));
   }
   void read(Index sample, const Box& box, std::span<double> out) const override {
     data().read(sample, box, out);
@@ -94,10 +94,9 @@ class Augmented final : public Changed {
     moves_labels_ = labels.size() >= 2;
     if (!moves_labels_) return;
     if (!std::equal(extents.end() - 2, extents.end(), labels.end() - 2))
-      throw UserError("labels that move with their picture have its rows and columns as their last two dims");
+      throw UserError("augmentation moves labels with the image: expected labels whose last two dims are its rows and columns");
     if (how_.crop_padding > 0 && !how_.ignored)
-      throw UserError(
-          "labels of pixels that crop_padding brings in need a value that the loss ignores (ignored), or take flip alone");
+      throw UserError("crop_padding adds pixels without a label: give a label that the loss ignores (ignored), or use flip alone");
   }
 
   void read(Index sample, const Box& box, std::span<double> out) const override {

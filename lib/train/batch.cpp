@@ -12,8 +12,8 @@ namespace {
 template <class From, class To, class Read>
 void read_samples(const std::vector<Index>& which, const Box& box, std::span<std::byte> out, Index missing, Read&& read) {
   if (box[0].end > static_cast<Index>(which.size()))
-    throw UserError("a batch of " + std::to_string(which.size()) + " samples was given, the step reads sample " +
-                    std::to_string(box[0].end - 1) + " of it; give as many as the graph's batch has");
+    throw UserError("a batch of " + std::to_string(which.size()) + " samples was given, but the step reads sample " +
+                    std::to_string(box[0].end - 1) + " of it; give as many samples as the batch dim of the graph");
   const Box inner(box.begin() + 1, box.end());
   std::vector<From> values(static_cast<std::size_t>(volume(inner)));
   std::byte* to = out.data();  // of any alignment
@@ -62,7 +62,8 @@ void Dataset::read_targets(Index sample, const Box& box, std::span<double> out) 
 Batch batch_of(std::shared_ptr<const Dataset> data, std::vector<Index> which, Index step, Index epoch) {
   for (const Index sample : which)
     if (sample != kNoSample && (sample < 0 || sample >= data->samples()))
-      throw UserError("sample " + std::to_string(sample) + " is not one of the data's " + std::to_string(data->samples()));
+      throw UserError("sample " + std::to_string(sample) +
+                      " does not exist, number of samples: " + std::to_string(data->samples()));
   const auto samples = std::make_shared<const std::vector<Index>>(std::move(which));
   Batch out;
   out.step = step;

@@ -76,7 +76,7 @@ OutputDims dims_of(const Passes& passes, const StepTensor& output, const Evaluat
   std::string over = options.over;
   if (over.empty() && shape.rank() == 2) over = shape[1 - shape.position(batch)].name;
   if (over.empty() || over == batch || !shape.has(over))
-    throw UserError("which dim of \"" + output.name + "\" counts the classes? Name it in EvaluateOptions::over" +
+    throw UserError("it is not known which dim of \"" + output.name + "\" counts the classes; name it in EvaluateOptions::over" +
                     (over.empty() ? "" : ", not \"" + over + "\""));
   return {shape.position(batch), shape.position(over)};
 }
@@ -108,7 +108,7 @@ class Evaluating {
     const double seconds = options_.loss == LossKind::softmax_cross_entropy
                                ? for_each_batch([&](Index first, Index count) { add_classes(score, first, count); })
                                : for_each_batch([&](Index first, Index count) { add_numbers(score, first, count); });
-    if (score.rows == 0) throw UserError("no label of the samples counts", Exit::data);
+    if (score.rows == 0) throw UserError("every label of the samples is ignored, so there is no loss", Exit::data);
     const auto count = static_cast<double>(score.rows);
     Evaluation out{.samples = data_->samples(),
                    .mean_loss = score.loss / count,
@@ -138,7 +138,7 @@ class Evaluating {
   void check_labels() const {
     const bool classes = options_.loss == LossKind::softmax_cross_entropy;
     if (classes && data_->label_dtype() != DType::i32)
-      throw UserError("the data's labels are real numbers, softmax_cross_entropy compares with classes");
+      throw UserError("the data's labels are floats; softmax_cross_entropy expects class indices");
     if (classes && data_->classes() > output_.shape[dims_.classes].size)
       throw UserError("the data has " + std::to_string(data_->classes()) + " classes, \"" + output_.name + "\" has " +
                       std::to_string(output_.shape[dims_.classes].size));

@@ -46,14 +46,14 @@ Listing list(const fs::path& folder, const std::vector<std::string>* classes) {
   for (const std::string& name : names_in(folder))
     if (std::error_code ignored; fs::is_directory(folder / name, ignored)) out.classes.push_back(name);
   if (out.classes.empty())
-    throw UserError(folder.string() + ": no folders in it; expected one for each class, with its pictures", Exit::missing);
+    throw UserError(folder.string() + ": no folders in it; expected one for each class, with its images", Exit::missing);
   for (std::size_t c = 0; c < out.classes.size(); c++) {
     const std::string& name = out.classes[c];
     std::size_t label = c;
     if (classes != nullptr) {
       const auto known = std::lower_bound(classes->begin(), classes->end(), name);
       if (known == classes->end() || *known != name)
-        throw UserError((folder / name).string() + ": the training part has no class of this name" + did_you_mean(name, *classes),
+        throw UserError((folder / name).string() + ": the training data has no class of this name" + did_you_mean(name, *classes),
                         Exit::data);
       label = static_cast<std::size_t>(known - classes->begin());
     }
@@ -61,7 +61,7 @@ Listing list(const fs::path& folder, const std::vector<std::string>* classes) {
     for (const std::string& file : names_in(folder / name))
       if (is_picture(file)) out.files.push_back(name + "/" + file);
     if (out.files.size() == before)
-      throw UserError((folder / name).string() + ": no .png, .jpg or .jpeg file in this folder of a class", Exit::data);
+      throw UserError((folder / name).string() + ": no .png, .jpg or .jpeg file in this class folder", Exit::data);
     out.labels.resize(out.files.size(), static_cast<std::int32_t>(label));
   }
   if (classes != nullptr) out.classes = *classes;
@@ -110,7 +110,7 @@ Parts parts_of(const fs::path& folder, const SampleKind& expected) {
         Exit::missing);
   Listing train = list(folder / "train", nullptr);
   if (const auto found = static_cast<Index>(train.classes.size()); expected.classes > 0 && found > expected.classes)
-    throw UserError(folder.string() + ": " + std::to_string(found) + " folders of classes in \"train\"; the network has " +
+    throw UserError(folder.string() + ": " + std::to_string(found) + " class folders in \"train\"; the network has " +
                     std::to_string(expected.classes) + " classes");
   std::vector<Index> extents = expected.extents;
   if (extents.empty()) {
@@ -118,7 +118,8 @@ Parts parts_of(const fs::path& folder, const SampleKind& expected) {
     extents = {3, size.rows, size.cols};
   }
   if (extents.size() != 3 || (extents[0] != 1 && extents[0] != 3))
-    throw UserError("pictures have 1 or 3 channels, rows and columns: a network's input has these three dims after the batch");
+    throw UserError(
+        "images have channels (1 or 3), rows and columns: expected these three dims after the batch in the network's input");
   Parts out;
   if (is_there(folder / "test"))
     out.test = std::make_shared<Folder>(folder / "test", list(folder / "test", &train.classes), extents);

@@ -41,7 +41,7 @@ Idx read_idx(PackedFile& file, std::uint32_t magic) {
   }
   out.bytes.resize(static_cast<std::size_t>(elements));
   file.read(out.bytes);
-  if (!file.at_end()) file.damaged(file.position(), "the file should end here, more follows");
+  if (!file.at_end()) file.damaged(file.position(), "the file should end here, but more data follows");
   return out;
 }
 

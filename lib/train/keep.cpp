@@ -197,8 +197,8 @@ Manifest load_checkpoint(Runtime& rt, State& state, const fs::path& directory) {
     const bool left_out = averages && !own_slots.contains(kAverage);  // this job keeps none: its weights go on alone
     if (left_out) its_slots.erase(kAverage);
     if (its_slots != own_slots)
-      throw UserError(fmt::format("{}: saved with another optimizer: it keeps {} of a parameter, this one {}", directory.string(),
-                                  named(its_slots), named(own_slots)),
+      throw UserError(fmt::format("{}: saved with another optimizer: its state of a parameter is {}, expected {}",
+                                  directory.string(), named(its_slots), named(own_slots)),
                       Exit::data);
     std::vector<NamedShape> wanted, there;
     for (const StateEntry& e : state.entries())

@@ -171,7 +171,7 @@ class NpyLabels {
     });
     if (ignored && !any)
       throw UserError(
-          array_.name() + ": every label is " + std::to_string(*ignored) + ", which \"ignore_index\" leaves out; no sample counts",
+          array_.name() + ": every label is " + std::to_string(*ignored) + ", which \"ignore_index\" excludes; no sample is left",
           Exit::data);
   }
   void check_parts() const {
@@ -239,7 +239,7 @@ class NpySamples final : public Dataset {
       array_.elements<T>().each(0, checked, [&](Index i, T value) {
         if (std::cmp_less(value, 0) || std::cmp_greater_equal(value, most))
           throw UserError(name() + ": sample " + std::to_string(i / each) + " holds " + std::to_string(value) +
-                              "; what reads it has the rows 0 to " + std::to_string(most - 1),
+                              "; expected an index of a row, 0 to " + std::to_string(most - 1),
                           Exit::data);
       });
     });

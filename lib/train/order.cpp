@@ -12,7 +12,7 @@ Order::Order(Index samples, Index batch, std::uint64_t seed) : samples_(samples)
   if (batch < 1) throw UserError("a batch has at least one sample, not " + std::to_string(batch));
   if (samples < batch)
     throw UserError("a batch of " + std::to_string(batch) + " samples, but the data has only " + std::to_string(samples) +
-                    "; take a batch of that at most (train.batch; of verify: --batch)");
+                    "; use a batch of at most that size (train.batch; for verify: --batch)");
 }
 
 std::vector<Index> Order::batch_of(Index step) const {

@@ -40,7 +40,7 @@ void PackedFile::damaged(Index byte, const std::string& what) const {
 
 void PackedFile::broken(Index byte, const std::string& why) const {
   if (members_ > 0 && zip_.total_out == 0)
-    damaged(byte, "gzip's data ends here, the file does not; expected nothing, or another member (zlib: " + why + ")");
+    damaged(byte, "the gzip data ends here, but the file does not; expected its end or another gzip member (zlib: " + why + ")");
   damaged(byte, "damaged (zlib: " + why + ")");
 }
 

@@ -171,8 +171,8 @@ class Jpeg {
 
 void check_size(const fs::path& file, const PictureSize& found, const PictureSize& expected) {
   if (found != expected)
-    damaged(file, "a picture of " + std::to_string(found.rows) + " x " + std::to_string(found.cols) +
-                      " (rows, columns); expected " + std::to_string(expected.rows) + " x " + std::to_string(expected.cols));
+    damaged(file, "an image of " + std::to_string(found.rows) + " x " + std::to_string(found.cols) + " (rows, columns); expected " +
+                      std::to_string(expected.rows) + " x " + std::to_string(expected.cols));
 }
 
 struct Pixels {
@@ -204,7 +204,8 @@ Pixels read_jpeg(const fs::path& file, const std::uint8_t* bytes, std::size_t si
   int channels = 0;
   if (!jpeg.read_header(found, channels)) damaged(file, std::string("a damaged JPEG file (") + jpeg.failure() + ")");
   check_size(file, found, expected);
-  if (channels != 1 && channels != 3) damaged(file, "a JPEG of " + std::to_string(channels) + " colours (CMYK); convert it to RGB");
+  if (channels != 1 && channels != 3)
+    damaged(file, "a JPEG of " + std::to_string(channels) + " components (CMYK); convert it to RGB");
   Pixels out(found, channels);
   if (!jpeg.read_pixels(channels, out.rows.data())) damaged(file, std::string("a damaged JPEG file (") + jpeg.failure() + ")");
   return out;
@@ -220,7 +221,7 @@ PictureSize picture_size(const fs::path& path) {
   const InputFile file(path);
   std::array<std::uint8_t, 24> start{};
   const auto read = [&](std::uint64_t from, std::span<std::uint8_t> out) {
-    if (from > file.size() || out.size() > file.size() - from) damaged(path, "a damaged picture: the file ends in its header");
+    if (from > file.size() || out.size() > file.size() - from) damaged(path, "a damaged image: the file ends in its header");
     file.read(from, std::as_writable_bytes(out));
   };
   if (file.size() < start.size()) damaged(path, "neither a PNG nor a JPEG file");

@@ -35,9 +35,9 @@ void check_numbers(const StepTensor& tensor, std::span<const std::byte> out) {
   for (std::size_t k = 0; tensor.below > 0 && k < out.size(); k += sizeof number) {
     std::memcpy(&number, out.data() + k, sizeof number);
     if ((number >= 0 && number < tensor.below) || (tensor.ignored && number == *tensor.ignored)) continue;
-    throw UserError("\"" + tensor.name + "\" holds " + std::to_string(number) + "; what reads it has the " +
+    throw UserError("\"" + tensor.name + "\" holds " + std::to_string(number) + "; expected " +
                         (tensor.role == TensorRole::label ? "classes" : "rows") + " 0 to " + std::to_string(tensor.below - 1) +
-                        (tensor.ignored ? " and ignores " + std::to_string(*tensor.ignored) : ""),
+                        (tensor.ignored ? " or the ignored value " + std::to_string(*tensor.ignored) : ""),
                     Exit::data);
   }
 }

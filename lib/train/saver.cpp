@@ -66,7 +66,7 @@ void Saver::begin(const fs::path& directory, const Manifest& facts) {
       std::error_code failed;
       fs::remove_all(writing->beside, failed);
       if (!failed) fs::create_directory(writing->beside, failed);
-      if (failed) throw UserError(writing->beside.string() + ": cannot be made: " + failed.message(), Exit::io);
+      if (failed) throw UserError(writing->beside.string() + ": cannot be created: " + failed.message(), Exit::io);
     }
     copy(*writing);
   });
@@ -146,7 +146,7 @@ void Saver::copy(Writing& writing) {
 // Writes this rank's file and returns its contents.
 Manifest Saver::write(const Writing& writing, const std::byte* copies, int rank) {
   if (std::error_code ignored; !fs::is_directory(writing.beside, ignored))
-    throw UserError(fmt::format("rank {} does not see {}, which rank 0 has made; give a directory that all hosts share", rank,
+    throw UserError(fmt::format("rank {} cannot find {}, which rank 0 created; use a directory that all hosts share", rank,
                                 writing.beside.string()),
                     Exit::io);
   Manifest mine;

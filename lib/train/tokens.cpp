@@ -21,7 +21,7 @@ class TokenFile {
   TokenFile(const fs::path& path, TokenType type) : file_(path), bytes_(type == TokenType::u16 ? 2 : 4) {
     if (const auto size = static_cast<Index>(file_.size()); size % bytes_ != 0)
       throw UserError(path.string() + ": " + std::to_string(size) + " bytes are not a whole number of tokens of " +
-                          std::to_string(bytes_) + " bytes; \"type\" says how wide one is",
+                          std::to_string(bytes_) + " bytes; expected \"type\" to be the type of a token in the file",
                       Exit::data);
   }
   const fs::path& path() const { return file_.path(); }
@@ -103,7 +103,7 @@ std::vector<std::shared_ptr<const TokenFile>> open(const TokenFiles& files) {
 
 Datasets load_tokens(const TokenFiles& files, const SampleKind& expected) {
   if (expected.extents.size() != 1 || expected.extents[0] < 1)
-    throw UserError("tokens are samples of one dim, the positions; there are " + std::to_string(expected.extents.size()));
+    throw UserError("a sample of tokens has one dim, the positions; found " + std::to_string(expected.extents.size()));
   const Index positions = expected.extents[0];
   const auto opened = open(files);
   Index vocabulary = vocabulary_of(expected);
@@ -119,8 +119,8 @@ Datasets load_tokens(const TokenFiles& files, const SampleKind& expected) {
       vocabulary);
   const auto refuse_short = [&](const TokenFile& file, Index tokens) {
     throw UserError(file.path().string() + ": " + std::to_string(tokens) + " tokens" +
-                        (files.test_path.empty() ? ", without the last tenth," : "") + " are fewer than a sample's " +
-                        std::to_string(positions) + " and the one after them",
+                        (files.test_path.empty() ? ", without the last tenth," : "") + " are too few for one sample: it needs " +
+                        std::to_string(positions) + " and the next one",
                     Exit::data);
   };
   if (train->samples() == 0) refuse_short(first, split);

@@ -63,7 +63,7 @@ class Job {
     if (image < 0) throw UserError("the step has no input \"" + in_.names.image + "\" for the images");
     batch_ = at(passes.tensors, image).shape[0].size * passes.accumulate;
     order_.emplace(in_.data.train->samples(), batch_, in_.seed);
-    if (in_.epochs < 1 && in_.max_steps < 1) throw UserError("nothing to train: set epochs or max_steps to 1 at least");
+    if (in_.epochs < 1 && in_.max_steps < 1) throw UserError("nothing to train: set epochs or max_steps to at least 1");
     total_ = in_.max_steps > 0 ? in_.max_steps : in_.epochs * order_->steps_per_epoch();
     out_.predicted_step_seconds = plan_.data().step_seconds;
     const auto memory = control::all_of(rt.transport(), trainer_.executor().memory_bytes());
@@ -111,7 +111,7 @@ class Job {
     out_.steps = trainer_.steps();
     if (from.epoch > out_.steps)
       throw UserError(in_.resume.string() + ": epoch " + std::to_string(from.epoch) + " after " + std::to_string(out_.steps) +
-                          " steps: an epoch has one at least",
+                          " steps: an epoch has at least one step",
                       Exit::data);
     const Index per_epoch = order_->steps_per_epoch();
     const Index batch = from.batch_size > 0 ? from.batch * from.batch_size / batch_ : from.batch;
@@ -119,7 +119,7 @@ class Job {
     total_ = in_.max_steps > 0 ? first_ + in_.max_steps - out_.steps : in_.epochs * per_epoch;
     if (total_ == first_ && in_.done_before) {
       out_ = *in_.done_before;
-      if (rt_.rank() == 0 && in_.say) in_.say("the run is done: nothing is left to train, and nothing is changed");
+      if (rt_.rank() == 0 && in_.say) in_.say("the run is complete: nothing is left to train, and nothing was changed");
       over_ = true;
       return;
     }
@@ -128,8 +128,9 @@ class Job {
                       ": nothing is left to train; raise train.max_steps or train.epochs (--set train.max_steps=...)");
     const Index samples = in_.data.train->samples();
     if (rt_.rank() == 0 && in_.say && from.batch_size > 0 && (from.batch_size != batch_ || from.samples != samples))
-      in_.say("note: the checkpoint counts batches of " + std::to_string(from.batch_size) + " of " + std::to_string(from.samples) +
-              " samples, this job batches of " + std::to_string(batch_) + " of " + std::to_string(samples));
+      in_.say("note: the checkpoint was saved with batches of " + std::to_string(from.batch_size) + " of " +
+              std::to_string(from.samples) + " samples, this job has batches of " + std::to_string(batch_) + " of " +
+              std::to_string(samples));
   }
 
   DataPosition position_after(Index step) const {
@@ -153,8 +154,8 @@ class Job {
     });
     if (in_.say && rt_.rank() == 0 && needs_messages(plan_.data().hosts, rt_.transport().hosts()))
       in_.say(
-          "note: ranks of one host cannot map each other's memory (another PID namespace, or memory files are refused): all "
-          "exchanges are messages");
+          "note: ranks of one host cannot map each other's memory (different PID namespaces, or memfd is not permitted): all "
+          "exchanges are sent as messages");
     dump_weights("weights_before");
   }
 
@@ -291,7 +292,7 @@ class Job {
   void finish() {
     const bool stepped = out_.steps > first_step_;
     if (!stepped && rt_.rank() == 0 && in_.say && out_.status == "done")
-      in_.say("nothing is left to train after step " + std::to_string(out_.steps) + ": its weights are kept and evaluated");
+      in_.say("nothing is left to train after step " + std::to_string(out_.steps) + ": its weights are saved and evaluated");
     begin_for_good();
     time_steps();
     if (stepped) trainer_.compare_copies();
@@ -387,7 +388,7 @@ class Job {
       if (resumable) checkpoints_.write(out_.steps);
       save_weights(rt_, trainer_.state(), in_.run_directory / kWeightsFile);
     } catch (const Error& e) {  // on all ranks; the run ends with its original error
-      if (rt_.rank() == 0 && in_.warn) in_.warn(std::string("warning: no weights are kept: ") + e.what());
+      if (rt_.rank() == 0 && in_.warn) in_.warn(std::string("warning: weights could not be saved: ") + e.what());
     }
   }
 
@@ -401,7 +402,7 @@ class Job {
       time_steps();
       write_run_json(in_.run_directory, out_);
     } catch (const Error& file) {
-      if (in_.progress) in_.progress(std::string("no run.json: ") + file.what());
+      if (in_.progress) in_.progress(std::string("run.json could not be written: ") + file.what());
     }
   }
 

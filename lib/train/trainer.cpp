@@ -179,8 +179,8 @@ struct Trainer::Impl {
       if (const std::string& name = at(plan.data().passes.tensors, d.tensor).name; names.empty() || names.back() != name)
         names.push_back(name);
     throw CopiesDiffer("copies differ at step " + std::to_string(step) + ": " + to_text(differences, plan) +
-                           "; every copy has its owner's bits, so memory, a link or a kernel is damaged: results since the last "
-                           "comparison are not to be trusted",
+                           "; copies must be bitwise equal to their owner's, so memory, a link or a kernel is faulty: do not trust "
+                           "results since the last comparison",
                        differences.front().reader, std::move(names));
   }
 

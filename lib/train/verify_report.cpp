@@ -75,17 +75,17 @@ std::string VerifyReport::text() const {
   }
   if (nudged.weights > 0) {
     out +=
-        "f64 loses digits here too (at most 4 times as far is ok); the unsharded network, its parameters changed by 2^-45 at "
-        "most\n";
+        "rounding errors grow in this network, in f64 too (up to 4 times these differences is ok): the unsharded network after its "
+        "parameters are changed by at most 2^-45\n";
     for (const auto& [what, own] :
          {std::pair{"loss", nudged.loss}, {"logits", nudged.logits}, {"gradients", nudged.gradients}, {"weights", nudged.weights}})
       out += fmt::format("  {:<10} f64 {:9.2e}\n", what, own);
   }
   if (alone.weights > 0 || alone.logits > 0) {
     out += fmt::format(
-        "{} loses digits here without any cut too (at most 4 times as far is ok{});\n"
-        "the unsharded network by its own kernels and by plain ones\n",
-        bf16 ? "bf16" : "f32", bf16 ? "" : ", and 16 times as far as plain kernels");
+        "{} rounding errors are large without any cut too (up to 4 times these differences is ok{});\n"
+        "the unsharded network by its own kernels and by plain loops\n",
+        bf16 ? "bf16" : "f32", bf16 ? "" : ", and up to 16 times those of plain loops");
     for (const auto& [what, of] : {std::pair{"loss", &Difference::loss},
                                    {"logits", &Difference::logits},
                                    {"gradients", &Difference::gradients},
@@ -97,9 +97,10 @@ std::string VerifyReport::text() const {
   if (diverged && inference) return out + "NOT ok: the unsharded network's own values are not finite\n";
   if (diverged)
     return out +
-           "NOT ok: the unsharded network's own values are not finite after these steps; a smaller learning rate, or --steps 1\n";
+           "NOT ok: the unsharded network's own values are not finite after these steps; try a smaller learning rate, or --steps "
+           "1\n";
   auto name = [&](const char* what, double difference, double most, const std::string& tensor) {
-    if (!(difference <= most)) out += "  " + std::string(what) + ": most in " + tensor + "\n";
+    if (!(difference <= most)) out += "  " + std::string(what) + ": largest in " + tensor + "\n";
   };
   name("f64 gradients", f64.gradients, kF64, f64.worst_gradient);
   name("f64 weights", f64.weights, kF64, f64.worst_weights);
@@ -107,14 +108,13 @@ std::string VerifyReport::text() const {
   name("f32 weights", f32.weights, kF32Weights, f32.worst_weights);
   if (exact() && !is_finite(f32) && !is_finite(alone))
     return out +
-           "NOT ok in f32, ok in f64: the network's own values are too large for f32 after these steps; a smaller learning rate, "
-           "or --steps 1\n";
+           "NOT ok in f32, ok in f64: the network's own values are too large for f32 after these steps; try a smaller learning "
+           "rate, or --steps 1\n";
   if (exact() && is_f32_within(*this, false))
-    return out + "NOT ok in f32, without any cut too: a kernel of this device computes something else than plain ones\n";
+    return out + "NOT ok in f32, without any cut too: a kernel of this device computes other values than plain loops\n";
   if (exact())
-    return out +
-           "NOT ok in f32, ok in f64: the cuts are right; f32 loses digits there (sums that nearly cancel), or a kernel does\n";
-  return out + "NOT ok: the sharded network computes something else\n";
+    return out + "NOT ok in f32, ok in f64: the cuts are right; f32 loses accuracy (sums that nearly cancel), or a kernel does\n";
+  return out + "NOT ok: the sharded network computes other values than the unsharded one\n";
 }
 
 }  // namespace motley

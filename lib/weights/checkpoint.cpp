@@ -127,7 +127,7 @@ class CheckpointWriter final : public WeightsWriter {
   CheckpointWriter(const fs::path& directory, std::vector<StoredTensor> tensors) : final_(directory), tensors_(std::move(tensors)) {
     require_folder(final_);
     for (const StoredTensor& t : tensors_)
-      if (t.dtype == "I64") throw UserError(shown(t.name) + ": a checkpoint has no I64 values", Exit::data);
+      if (t.dtype == "I64") throw UserError(shown(t.name) + ": a checkpoint cannot hold I64 values", Exit::data);
     made_ = made_beside(final_, [](const char* name) { return ::mkdir(name, 0777) == 0; });
     file_.emplace(made_ / shard_name(0));
   }
@@ -198,12 +198,12 @@ void refuse_other_files(const fs::path& checkpoint) {
   const fs::file_status status = fs::symlink_status(checkpoint, failed);
   if (!fs::exists(status)) return;
   const auto refuse = [&](const std::string& what) {
-    throw UserError(checkpoint.string() + ": " + what + "; a checkpoint is a directory of its own, name another one", Exit::io);
+    throw UserError(checkpoint.string() + ": " + what + "; a checkpoint needs a directory of its own, name another one", Exit::io);
   };
-  if (!fs::is_directory(status)) refuse("it is there and is not a directory");
+  if (!fs::is_directory(status)) refuse("it exists and is not a directory");
   for (fs::directory_iterator it(checkpoint, failed), end; !failed && it != end; it.increment(failed))
     if (const std::string name = it->path().filename().string(); name != kManifest && name != kMarker && !rank_of(name))
-      refuse("it holds " + shown(name) + ", which is not of a checkpoint");
+      refuse("it holds " + shown(name) + ", which is not part of a checkpoint");
 }
 
 Checkpoint::Checkpoint(fs::path directory) : directory_(std::move(directory)) {

@@ -148,7 +148,7 @@ class Directory {
     if ((flags & 1U) != 0) damaged(where + ": encrypted");
     if (disk != 0) damaged("an archive in several parts");
     if (out.method != 0 && out.method != 8)
-      damaged(where + ": packed by method " + std::to_string(out.method) + "; stored and deflated can be read");
+      damaged(where + ": compressed by method " + std::to_string(out.method) + "; stored and deflated can be read");
     if (out.method == 0 && out.packed != out.bytes) damaged(where + ": stored, and its sizes differ");
     if (out.packed > begin_ || out.bytes / kMostPerByte > out.packed) damaged(where + ": sizes that cannot be");
     if (!out.name.ends_with(kEnding)) damaged(where + ": not a .npy");

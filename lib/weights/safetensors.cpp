@@ -187,9 +187,10 @@ class SafetensorsFile final : public WeightsFile {
     const std::string bytes = file_->text(header_.data + extent.begin, extent.end - extent.begin);
     if (const auto hash = header_.hashes.find(its.name); hash != header_.hashes.end())
       if (const std::string found = to_hex(hash_of_tensor(its, std::as_bytes(std::span(bytes)))); found != hash->second)
-        damaged(fmt::format(
-            "{}: its values are damaged: hash {}, expected {} (of \"{}...\" in its metadata; who changes values leaves these out)",
-            shown(its.name), found, hash->second.substr(0, 16), kHash));
+        damaged(
+            fmt::format("{}: its values are damaged: hash {}, expected {} (of \"{}...\" in its metadata; a program that changes "
+                        "values must remove these hashes)",
+                        shown(its.name), found, hash->second.substr(0, 16), kHash));
     return values_of(its, bytes);
   }
 

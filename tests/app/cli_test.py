@@ -287,7 +287,7 @@ def large_files():
     devices = ",".join(['{"kind":"cpu"}'] * 100_000)
     axes = ",".join(f'{{"name":"a{i}","size":4096}}' for i in range(4))
     mesh = f'{{"version":1,"axes":[{axes}],"devices":[{devices}]}}'
-    has(room.run("check", room.write("mesh.json", mesh), code=78).err, "4096 x 4096 x 4096 x 4096, more than two thousand million", "100000 devices")
+    has(room.run("check", room.write("mesh.json", mesh), code=78).err, "4096 x 4096 x 4096 x 4096, more than 2e9", "100000 devices")
     named = ",".join(['{"kind":"cpu","name":"a"}'] * 100_000)
     has(room.run("check", room.write("mesh.json", f'{{"version":1,"axes":[{axes}],"devices":[{named}]}}'), code=78).err, 'two devices are called "a"', "and 9")
 
@@ -448,7 +448,7 @@ def notes():
     crowded = job(cores + 1, [6] + [0] * cores)
     has(room.run("plan", room.write("crowded.json", crowded)).out, "note: ranks share core", "assume a core for each rank")
     room.write("job.json", job())
-    absent = "rank 1 (cpu 1) asks for core 900; this process may use "
+    absent = "rank 1 (cpu 1) requests core 900; this process may use "
     has(room.run("plan", "job.json", "--set", "mesh.devices.1.cores=[900]").out, "note: " + absent)
     assert absent not in room.run("plan", "job.json", "--set", "mesh.devices.1.cores=[900]", "--set", "mesh.devices.1.host=elsewhere").out
     has(room.run("train", "job.json", "--set", "mesh.devices.1.cores=[900]", "--run-dir", "never", code=69).err, absent)
@@ -724,7 +724,7 @@ def own_data():
     refused({**arrays, "normalize": {"mean": [1], "std": []}}, 78, "/data/normalize/std", "as many numbers as")
     refused({**arrays, "augment": {"crop_padding": -1}}, 78, "/data/augment/crop_padding", "from 0 to")
     (room.path / "t.bin").write_bytes(bytes(40))
-    refused({"kind": "tokens", "path": "t.bin"}, 78, "/model/inputs/image", 'tokens are whole numbers over positions; expected "dtype": "i32"')
+    refused({"kind": "tokens", "path": "t.bin"}, 78, "/model/inputs/image", 'tokens are integers, one per position; expected "dtype": "i32"')
     refused({"kind": "tokens"}, 78, '"path" is missing')
     refused({"kind": "tokens", "path": "t.bin", "type": "u8"}, 78, "/data/type", "\"u8\" is not known here")
     refused({"kind": "tokens", "path": "t.bin", "normalize": changes["normalize"]}, 78, "/data/normalize", "a key of other kinds")
@@ -734,7 +734,7 @@ def own_data():
     write_npy(room.path / "arrays/four.npy", (samples,), [4] * samples, "<i8")
     refused({**arrays, "labels": "arrays/four.npy"}, 65, "/data/labels", "sample 0 has the label 4; expected 0 to 3")
     png(room.path / "pictures/train/class 1/large.png", 9, 8, [0] * 72)
-    refused(pictures, 65, "/data/path", "class 1/large.png: a picture of 9 x 8 (rows, columns); expected 8 x 8")
+    refused(pictures, 65, "/data/path", "class 1/large.png: an image of 9 x 8 (rows, columns); expected 8 x 8")
     # Damage behind a good header shows when it is read: the run ends, with the file's name.
     good = (room.path / "pictures/train/class 1/001.png").read_bytes()
     (room.path / "pictures/train/class 1/large.png").write_bytes(good[:-14])
@@ -894,8 +894,8 @@ def refuses_weights():
     has(room.run("eval", "job.json", "--weights", "bad.safetensors", code=65).err, "bad.safetensors: ", "its values are damaged: hash")
     has(room.run("convert", "bad.safetensors", "bad.npz", code=65).err, "damaged")
     assert not (room.path / "bad.npz").exists()
-    has(room.run("convert", "run", "out.pt", code=64).err, "out.pt: expected a name that ends in .safetensors or .npz")
-    has(room.run("convert", "run", "empty", code=64).err, "empty is there already")
+    has(room.run("convert", "run", "out.pt", code=64).err, "out.pt: expected a file name that ends in .safetensors or .npz")
+    has(room.run("convert", "run", "empty", code=64).err, "empty exists already")
     has(room.run("convert", "run", "no/such/file.npz", code=74).err, "there is no directory no/such")
     write_npy(room.path / "x.npy", (2, 1, 8, 7), [0] * 112)
     has(room.run("predict", "job.json", "--weights", "run", "--input", "x.npy", "-o", "y.npy", code=65).err, "x.npy: an array [2, 1, 8, 7]; expected [samples, 1, 8, 8]")
@@ -941,7 +941,7 @@ def resumes():
     shard = room.path / "bad/checkpoints/step-18/rank-1.bin"
     shard.write_bytes(shard.read_bytes()[:-1] + b"?")
     done = room.run("train", "job.json", "--resume", "bad")
-    has(done.err, "step-18/rank-1.bin: bytes ", "are damaged", "the checkpoint before it is tried", "resuming from bad/checkpoints/step-16")
+    has(done.err, "step-18/rank-1.bin: bytes ", "are damaged", "trying the checkpoint before it", "resuming from bad/checkpoints/step-16")
     assert losses(room, "bad") == losses(room, "full") and not (room.path / "bad/checkpoints/step-18").exists()
     as_at_16("worse")
     shard = room.path / "worse/checkpoints/step-16/rank-1.bin"
@@ -963,11 +963,11 @@ def resumes():
     assert (room.path / "taken/weights.safetensors").read_bytes() == (room.path / "full/weights.safetensors").read_bytes()
     # Another batch size: the data goes on at the same sample, and a note says so.
     as_at_16("batch")
-    has(room.run("train", "job.json", "--resume", "batch", "--set", "train.batch=4", "--set", "data.samples=64").err, "note: the checkpoint counts batches of 8 of 64 samples, this job batches of 4 of 64")
+    has(room.run("train", "job.json", "--resume", "batch", "--set", "train.batch=4", "--set", "data.samples=64").err, "note: the checkpoint was saved with batches of 8 of 64 samples, this job has batches of 4 of 64")
     # Refused.
     kept = {p: p.read_bytes() for p in (room.path / "full").iterdir() if p.is_file()}
     as_it_was = lambda: kept == {p: p.read_bytes() for p in (room.path / "full").iterdir() if p.is_file()}
-    has(room.run("train", "job.json", "--resume", "full").err, "the run is done: nothing is left to train")
+    has(room.run("train", "job.json", "--resume", "full").err, "the run is complete: nothing is left to train")
     assert as_it_was()
     other = 'train.optimizer={"kind":"sgd","learning_rate":0.1}'
     for words, code in [(("--resume", "full", "--set", other), 65), (("--run-dir", "full", "--overwrite", "--set", "mesh.devices.0.memory_bytes=1000"), 69)]:
@@ -985,11 +985,11 @@ def resumes():
     # Died before its first checkpoint.
     shutil.copytree(room.path / "full", room.path / "early")
     shutil.rmtree(room.path / "early/checkpoints")
-    has(room.run("train", "job.json", "--resume", "auto", "--run-dir", "early", code=66).err, "is done and has no checkpoint")
+    has(room.run("train", "job.json", "--resume", "auto", "--run-dir", "early", code=66).err, "is complete and has no checkpoint")
     (room.path / "early/run.json").unlink()
-    has(room.run("train", "job.json", "--resume", "auto", "--run-dir", "early").err, "a new run begins")
+    has(room.run("train", "job.json", "--resume", "auto", "--run-dir", "early").err, "starting a new one")
     for words, code, part in [(("full", "--set", "train.max_steps=19"), 78, "nothing is left to train"), (("nowhere",), 66, "no such run directory or checkpoint"), (("job.json",), 64, "is a file"),
-                              (("full", "--overwrite"), 64, "give one of them"), (("full", "--run-dir", "x"), 64, "leave --run-dir out"), ((".",), 65, "neither a run directory")]:
+                              (("full", "--overwrite"), 64, "give only one of them"), (("full", "--run-dir", "x"), 64, "leave --run-dir out"), ((".",), 65, "neither a run directory")]:
         has(room.run("train", "job.json", "--resume", *words, code=code).err, part)
     has(room.run("train", "job.json", "--resume", "full/checkpoints/step-16", "--run-dir", "x", "--set", 'train.optimizer={"kind":"sgd","learning_rate":0.1}', code=65).err,
         'it keeps "mean" and "square" of a parameter, this one "velocity"')
@@ -1031,7 +1031,7 @@ def stopped_runs():
     room.run("train", "job.json", "--run-dir", "whole", "--set", f"train.max_steps={total}")
     assert losses(room, f"runs/{run.name}") == losses(room, "whole")
     # It is done now: the next one is a new run, and says so.
-    has(room.run("train", "job.json", "--resume", "--set", "train.max_steps=2").err, "nothing to go on with: a new run begins")
+    has(room.run("train", "job.json", "--resume", "--set", "train.max_steps=2").err, "no run to resume: starting a new one")
     assert len(list((room.path / "runs").iterdir())) == 2
     # Killed: what was kept before counts.
     process = room.start("train", "job.json", "--run-dir", "killed", "--set", 'train.checkpoint={"every_steps": 50}')
@@ -1135,7 +1135,7 @@ def refusals():
     has(room.run("train", "job.json", "--run-dir", "own", before=[mpiexec, "-n", "2"], code=78).err, "--overwrite")
     assert json.loads(room.run("verify", "job.json", "--format", "json", before=[mpiexec, "-n", "2"]).out)["ok"]
     assert json.loads(room.run("plan", "job.json", "--format", "json", before=[mpiexec, "-n", "2"]).out)["cuts"]
-    has(room.run("train", "job.json", "--set", "mesh.devices.1.threads=4096", "--run-dir", "crowd", code=69).err, '"cpu 1" asks for 4096 threads')
+    has(room.run("train", "job.json", "--set", "mesh.devices.1.threads=4096", "--run-dir", "crowd", code=69).err, '"cpu 1" requests 4096 threads')
     not_finite = job(optimizer={"kind": "sgd", "learning_rate": 1e30})
     room.run("train", room.write("not finite.json", not_finite), "--run-dir", "nan", code=70)
     run = room.json("nan/run.json")
@@ -1295,7 +1295,7 @@ def restarts():
     assert (room.path / "same.safetensors").read_bytes() == (room.path / "early/weights.safetensors").read_bytes()
     # Not the launcher's own: refused.
     mpiexec = shutil.which("mpiexec.mpich") or shutil.which("mpiexec")
-    has(room.run("train", "job.json", "--run-dir", "own", "--restart", "1", before=[mpiexec, "-n", "2"], code=64).err, "--restart starts ranks again")
+    has(room.run("train", "job.json", "--run-dir", "own", "--restart", "1", before=[mpiexec, "-n", "2"], code=64).err, "--restart works only where")
 
 
 def stops_while_a_rank_hangs():
@@ -1327,7 +1327,7 @@ def leaves_out_lost_devices():
     os.kill(ranks_of(process.pid)[1], signal.SIGKILL)
     _, err = process.communicate(timeout=LIMIT)
     assert process.returncode == 0, err
-    has(err, "restart 1 of 2: from run/checkpoints/step-", "rank 1 (cpu 1) was lost twice with no step between", "going on with the devices that are left: cpu 0, cpu 2",
+    has(err, "restart 1 of 2: from run/checkpoints/step-", "rank 1 (cpu 1) was lost twice without a completed step in between", "continuing with the remaining devices: cpu 0, cpu 2",
         "restart 2 of 2")
     run, resolved = room.json("run/run.json"), room.json("run/job.resolved.json")
     assert run["status"] == "done" and run["steps"] == 3000 and len(run["ranks"]) == 2, run
@@ -1372,7 +1372,7 @@ def several_inputs():
     has(refused, "/data/inputs/word: ", "/data/test_inputs/word: ", "word.npy: 11 samples for the 12 of ", "/x.npy")
     assert refused.count("error:") == 2, refused  # each key that names it
     write_npy(room.path / "word.npy", (samples,), [n % 8 for n in range(samples)], "<i8")
-    has(room.run("check", "job.json", code=65).err, "/data/inputs/word: ", "word.npy: sample 7 holds 7; what reads it has the rows 0 to 6")
+    has(room.run("check", "job.json", code=65).err, "/data/inputs/word: ", "word.npy: sample 7 holds 7; expected an index of a row, 0 to 6")
     refused = room.run("check", "job.json", "--set", "data.inputs.word=y.npy", "--set", "data.labels=none.npy", code=66).err
     has(refused, "/data/labels: ", "none.npy: ", "/data/test_inputs/word: ", "word.npy: sample 7 holds 7")
     assert refused.count("error:") == 2, refused

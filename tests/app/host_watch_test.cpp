@@ -352,7 +352,7 @@ TEST_CASE("two hosts: rank 0 watches the other's ranks, and the other's first ra
     for (int i = 0; i < 20 && !hung; i++) hung = round(-1);
     REQUIRE(hung);
     CHECK_THAT(hung->text,
-               Contains("every rank waits and nothing has moved for 1 s: rank 0 waits for the other ranks in \"x\"; rank 1"));
+               Contains("every rank waits and no data has moved for 1 s: rank 0 waits for the other ranks in \"x\"; rank 1"));
   }
   SECTION("all but one wait for long: no one is ended, the slow one is named") {
     ranks.all[0]->waiting("x", 2);

@@ -226,7 +226,7 @@ TEST_CASE("a rank that ends before its process is seen is named") {
   std::ofstream(program) << "#!/bin/sh\n[ \"$PMI_RANK\" = 1 ] && exit 1\nexec " << LAUNCH_PROBE << " \"$@\"\n";
   fs::permissions(program, fs::perms::owner_all);
   Probe probe({.mode = "train", .environment = {"PROGRAM=" + program.string()}});
-  CHECK_END(probe, 86, "motley: rank 1 (\"old cpu 1\") died as it started\n");
+  CHECK_END(probe, 86, "motley: rank 1 (\"old cpu 1\") died during startup\n");
   CHECK(probe.seconds < kSoon);
 }
 
@@ -239,9 +239,9 @@ TEST_CASE("a rank that a signal ends as it starts is among those that are named,
     Probe probe({.mode = "train", .environment = {"PROGRAM=" + program.string()}});
     probe.end();
     INFO("exit " << probe.code << "\n" << probe.err);
-    const bool named = probe.err.find("rank 1 (\"old cpu 1\") died as it started") != std::string::npos;
+    const bool named = probe.err.find("rank 1 (\"old cpu 1\") died during startup") != std::string::npos;
     const bool unseen =
-        probe.err.find("motley: a rank died as it started, before it could be seen which: Killed (signal 9)\n") == 0;
+        probe.err.find("motley: a rank died during startup, before it could be identified: Killed (signal 9)\n") == 0;
     const bool mpiexec_fell = probe.err.find("motley: mpiexec ended with status 255 before any rank had started") == 0;
     CHECK((mpiexec_fell || (probe.code == 86 && (named || unseen))));
     CHECK(probe.seconds < kSoon);
@@ -277,7 +277,7 @@ TEST_CASE("ranks hang") {
   CHECK_END(all, 86, ") hung in phase 'ready': no heartbeat for ");
   Probe deadlock({.mode = "deadlock", .environment = kShort});
   CHECK_END(deadlock, 86,
-            "motley: every rank waits and nothing has moved for 2 s: rank 0 waits for rank 1 in \"all_gather dense_5.weight\"; "
+            "motley: every rank waits and no data has moved for 2 s: rank 0 waits for rank 1 in \"all_gather dense_5.weight\"; "
             "rank 1 waits for rank 2 in");
   CHECK(one.seconds < kSoon);
   CHECK(all.seconds < kSoon);
@@ -368,7 +368,7 @@ TEST_CASE("an mpiexec that stays after all ranks have ended well is killed: the 
   fs::permissions(stays, fs::perms::owner_all);
   const char* path = std::getenv("PATH");
   Probe probe({.mode = "ok", .ranks = 2, .environment = {"PATH=" + folder.path.string() + ":" + (path == nullptr ? "" : path)}});
-  CHECK_END(probe, 0, "motley: mpiexec was still there after all ranks had ended, and was killed\n");
+  CHECK_END(probe, 0, "motley: mpiexec was still running after all ranks had exited, and was killed\n");
   CHECK(probe.out == "result 1\n");
   CHECK(probe.seconds < kSoon);
 }
@@ -401,7 +401,7 @@ TEST_CASE("what a scheduler left in the environment is harmless") {
 
 TEST_CASE("what is missing or does not fit is said before a rank starts") {
   Probe nothing({.mode = "ok", .environment = {"PATH=/nowhere"}});
-  CHECK_END(nothing, 69, "motley: there is no mpiexec to start the ranks with; install it: apt-get install mpich\n");
+  CHECK_END(nothing, 69, "motley: mpiexec, which starts the ranks, was not found; install it: apt-get install mpich\n");
   Probe limit({.mode = "ok", .environment = {"MOTLEY_HUNG_SECONDS=soon"}});
   CHECK_END(limit, 78, "motley: MOTLEY_HUNG_SECONDS=soon in the environment: expected a number of seconds above 0");
   Probe tasks({.mode = "ok", .environment = {"SLURM_STEP_NUM_TASKS=3", "SLURM_PROCID=0"}});
@@ -424,7 +424,7 @@ TEST_CASE("under the user's own mpiexec") {
   Probe deadlock({.mode = "deadlock", .ranks = 2, .environment = kShort, .before = two});
   deadlock.end();
   CHECK(deadlock.code != 0);
-  CHECK_THAT(deadlock.err, Contains("motley: every rank waits and nothing has moved for 2 s: rank 0 waits for rank 1 in"));
+  CHECK_THAT(deadlock.err, Contains("motley: every rank waits and no data has moved for 2 s: rank 0 waits for rank 1 in"));
   Probe dies({.mode = "kill9", .ranks = 2, .before = two});
   dies.end();
   CHECK(dies.code != 0);

@@ -152,7 +152,7 @@ TEST_CASE("the watch: silence, a late start, deadlock, slowness") {
     }
     REQUIRE(hung);
     CHECK(hung->text ==
-          "every rank waits and nothing has moved for 2 s: rank 0 waits for rank 1 in \"x\"; rank 1 waits for the other ranks in "
+          "every rank waits and no data has moved for 2 s: rank 0 waits for rank 1 in \"x\"; rank 1 waits for the other ranks in "
           "\"y again\"; "
           "rank 2 waits for rank 0 in \"z\"");
   }

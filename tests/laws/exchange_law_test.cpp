@@ -67,9 +67,8 @@ TEST_CASE("redistribute says what was found, what was expected, what to change",
   LaidOut other = one;
   other.layout = {Shape{{"rows", 6}, {"columns", 4}}, {}};
   CHECK(refused([&] { redistribute(std::span(all), one, other, *transport); }) ==
-        "a tensor [rows=6 cols=4] cannot be redistributed to [rows=6 columns=4]: redistribute() moves values, names and sizes of "
-        "the dims stay; "
-        "give both layouts one shape (in any order)");
+        "a tensor [rows=6 cols=4] cannot be redistributed to [rows=6 columns=4]: redistribute() keeps the names and sizes of the "
+        "dims; give both layouts the same dims (in any order)");
   CHECK(refused([&] { moves(one, cut_rows({3, 2})); }) == "the parts of \"rows\" sum to 5, its size is 6");
   CHECK(refused([&] { moves(one, cut_on_axis(0, {2, 2, 2}, 2)); }) == "\"rows\" has 3 parts; its axes have 2 ranks");
   CHECK(refused([&] { moves(one, cut_on_axis(1, {3, 3}, 2)); }) == "the cut of \"rows\" names axis 1; the mesh has 1");

@@ -220,8 +220,8 @@ TEST_CASE("losses: a label that is neither a class nor ignored is refused where 
   data->labels.assign(static_cast<std::size_t>(kBatch * kPositions), 1);
   data->labels[20] = 255;
   CHECK_NOTHROW(train(data, {.ignore_index = 255}, 2, 3, 1));
-  CHECK_THROWS_WITH(train(data, {}, 2, 1, 1), Catch::Contains("\"label\" holds 255; what reads it has the classes 0 to 4"));
-  CHECK_THROWS_WITH(train(data, {.ignore_index = -1}, 2, 3, 1), Catch::Contains("classes 0 to 4 and ignores -1"));
+  CHECK_THROWS_WITH(train(data, {}, 2, 1, 1), Catch::Contains("\"label\" holds 255; expected classes 0 to 4"));
+  CHECK_THROWS_WITH(train(data, {.ignore_index = -1}, 2, 3, 1), Catch::Contains("classes 0 to 4 or the ignored value -1"));
   Graph g;
   const Dim batch{"batch", 2}, classes{"classes", 3};
   const Tensor x = dense(g.input("x", {batch, {"in", 2}}), {.out = {classes}}), label = g.input("label", {batch}, DType::i32);

@@ -182,8 +182,9 @@ TEST_CASE("statistics of micro-batches, and local ones of uneven parts, by hand"
   const auto of_one_value = [&](Index micro_batches, const std::vector<Index>& parts) {
     return in_f64(norm_of(true, micro_batches), mesh_of({{"all", 3}}), LayoutRules{{batch, "all", Sizes{parts}}});
   };
-  CHECK_THROWS_WITH(of_one_value(1, {2, 3, 1}),
-                    Catch::Contains("\"norm\" has local statistics, and rank 2 (rank 2) sees one value per statistic in a step"));
+  CHECK_THROWS_WITH(
+      of_one_value(1, {2, 3, 1}),
+      Catch::Contains("\"norm\" has local statistics, and rank 2 (rank 2) has only one value per statistic in a step"));
   CHECK_THROWS_WITH(of_one_value(2, {1, 2, 3}), Catch::Contains("one value per statistic in a micro-batch"));
   CHECK_NOTHROW(of_one_value(2, {6, 0, 0}));
   check(run_plan(in_f64(norm_of(true, 1), mesh_of({{"all", 3}}), LayoutRules{{in, "all", Sizes{{1, 0, 2}}}}), {.steps = 1}), {6},

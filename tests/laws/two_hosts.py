@@ -122,7 +122,7 @@ def lose(folder: str, program: str) -> int:
     ended = json.loads(text or "{}")
     good = (train.returncode == 0 and ended["status"] == "done" and ended["steps"] == 3000 and len(ended["ranks"]) == 2 and
             f'host "{ADDRESSES[1]}" of rank 2 (rank 2), rank 3 (rank 3) cannot be reached: no route to' in said and
-            "the devices that are left: rank 0, rank 1" in said and "restart 1 of 1: from run/checkpoints/step-" in said)
+            "the remaining devices: rank 0, rank 1" in said and "restart 1 of 1: from run/checkpoints/step-" in said)
     print("ok" if good else f"FAILED {train.returncode}", text, said)
     return 0 if good else 1
 
@@ -149,7 +149,7 @@ def watch(folder: str, probe: str) -> int:
             ("victim_dies", {"VICTIM": "2"}, False, ") died in phase 'conv2d_2 backward'"),
             ("victim_dies", {"VICTIM": "1"}, False, ""),  # mpiexec's proxy of that host ends rank 0 in the same moment
             ("compute", {"MOTLEY_HUNG_SECONDS": "3", "SECONDS": "1", "UNREACHABLE": "1"}, True, "motley: note: rank 0 cannot be reached over TCP by host "),
-            ("compute", {"MOTLEY_HUNG_SECONDS": "3", "SECONDS": "9", "UNREACHABLE": "1"}, False, "set MOTLEY_HUNG_SECONDS above it"),
+            ("compute", {"MOTLEY_HUNG_SECONDS": "3", "SECONDS": "9", "UNREACHABLE": "1"}, False, "set MOTLEY_HUNG_SECONDS above that time"),
             ("hang_at_the_end", {"MOTLEY_HUNG_SECONDS": "2"}, True, "exits with the agreed exit code 0")]:
         os.environ["RANKS"] = "3"
         named = "motley: rank " + settings["VICTIM"] + " (pid" if "VICTIM" in settings and says else ""

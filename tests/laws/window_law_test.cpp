@@ -550,8 +550,9 @@ TEST_CASE("pass law: parameters travel in the first of several micro-batches, wh
           CHECK(loaded.json() == plan->json());
         }
         CHECK(most(travel) < most(stay));
-        CHECK(std::any_of(travel.data().notes.begin(), travel.data().notes.end(),
-                          [](const std::string& note) { return note.starts_with("parameters travel in each micro-batch"); }));
+        CHECK(std::any_of(travel.data().notes.begin(), travel.data().notes.end(), [](const std::string& note) {
+          return note.starts_with("parameters are sent again in each micro-batch");
+        }));
         const Outcome once = run_plan(stay, {.steps = 3, .restless = 7}), each = run_plan(travel, {.steps = 3});
         CHECK(once.loss == each.loss);
         CHECK(once.gradients == each.gradients);

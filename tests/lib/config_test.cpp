@@ -269,11 +269,11 @@ TEST_CASE("what is wrong in a model file") {
        {"m.json:6:31: error: /layers/2/from: \"relu_4\" is listed below; a layer reads what is listed above it"}},
       {"\"name\": \"middle\"",
        "\"from\": [\"image\", \"conv2d_1\"]",
-       {"m.json:6:31: error: /layers/2/from: conv2d reads one tensor, these are 2"}},
+       {"m.json:6:31: error: /layers/2/from: conv2d reads one tensor, found 2"}},
       {"\"filters2\": 8",
        "\"filters1\": 8",
        {"m.json:6:5: error: /layers/2: `out` may not be a dim that the input has: \"filters1\""}},
-      {"\"filters2\": 8", "\"filters2\": 8, \"x\": 2", {"m.json:6:48: error: /layers/2/out: conv2d makes one dim, these are 2"}},
+      {"\"filters2\": 8", "\"filters2\": 8, \"x\": 2", {"m.json:6:48: error: /layers/2/out: conv2d has one output dim, found 2"}},
       {"{ \"filters2\": 8 }",
        "\"filters2\"",
        {"m.json:6:48: error: /layers/2/out: dim \"filters2\" is not declared above; write { \"filters2\": SIZE }"}},
@@ -293,7 +293,7 @@ TEST_CASE("what is wrong in a model file") {
       {"\"bias\": false", "\"bias\": 0", {"m.json:6:93: error: /layers/2/bias: expected true or false, found 0"}},
       {"{ \"op\": \"relu\" }",
        "{ \"op\": \"upsample2d\" }",
-       {"m.json:7:5: error: /layers/3: \"scale\" is missing (so many rows and columns for each)"}},
+       {"m.json:7:5: error: /layers/3: \"scale\" is missing (number of result rows and columns per row and column)"}},
       {"{ \"op\": \"relu\" }",
        "{ \"op\": \"upsample2d\", \"scale\": 0, \"mode\": \"bicubic\" }",
        {"m.json:7:36: error: /layers/3/scale: expected an integer from 1 to 1048576, found 0",
@@ -308,8 +308,8 @@ TEST_CASE("what is wrong in a model file") {
         "of 1"}},
       {"{ \"op\": \"relu\" }",
        "{ \"op\": \"conv_transpose2d\", \"out\": { \"f\": 4 }, \"window\": 2, \"padding\": 99 }",
-       {"m.json:7:5: error: /layers/3: padding 99 and 99 leaves nothing of the 13 that the windows make of \"rows\" of size 12; "
-        "pad less"}},
+       {"m.json:7:5: error: /layers/3: padding 99 and 99 removes all of the 13 that the windows produce from \"rows\" of size 12; "
+        "use less padding"}},
       {"{ \"op\": \"relu\" }",
        "{ \"op\": \"conv_transpose2d\", \"out\": { \"f\": 4 }, \"kernel_size\": 2, \"padding\": [1] }",
        {"m.json:7:52: error: /layers/3/kernel_size: unknown key; did you mean \"window\"?",
@@ -322,13 +322,13 @@ TEST_CASE("what is wrong in a model file") {
        {"m.json:7:27: error: /layers/3/num_groups: unknown key; did you mean \"groups\"?"}},
       {"{ \"op\": \"relu\" }",
        "{ \"op\": \"group_norm\", \"groups\": 4, \"of\": \"batch\" }",
-       {"m.json:7:5: error: /layers/3: group_norm normalises each sample by itself: `of` cannot be \"batch\", which counts them"}},
+       {"m.json:7:5: error: /layers/3: group_norm normalises each sample separately: `of` cannot be \"batch\", which counts them"}},
       {"{ \"op\": \"relu\" }",
        "{ \"op\": \"upsample2d\", \"scale\": 2, \"over\": \"rows\" }",
        {"m.json:7:5: error: /layers/3: upsample2d slides over two dims, rows first; `over` names 1"}},
       {"{ \"op\": \"relu\" }",
        "{ \"op\": \"add\", \"from\": [\"middle\"] }",
-       {"m.json:7:28: error: /layers/3/from: add needs at least two, as [\"a\", \"b\"]"}},
+       {"m.json:7:28: error: /layers/3/from: add needs at least two tensors, as [\"a\", \"b\"]"}},
       // What was meant is read instead, so that what is after it is looked at too.
       {"\"window\": 2 },\n    { \"op\": \"conv2d\",",
        "\"window\": 2, \"from\": \"conv2_1\" },\n    { \"op\": \"conv2d\", \"stride\": 0,",
@@ -347,7 +347,8 @@ TEST_CASE("what is wrong in a model file") {
        {"m.json:7:5: error: /layers/3: \"conv2d_1\" and \"middle\" cannot be added: their dims differ (\"filters2\")"}},
       {"{ \"op\": \"relu\" }",
        "{ \"op\": \"flatten\", \"out\": { \"flat\": 1000 } }",
-       {"m.json:7:5: error: /layers/3: \"flat\" has the size 1000 here, but all dims of \"middle\" but the first make 8 x 12 x 13 "
+       {"m.json:7:5: error: /layers/3: \"flat\" has the size 1000 here, but the product of all dims of \"middle\" except the first "
+        "is 8 x 12 x 13 "
         "= 1248"}},
       {"{ \"op\": \"relu\" }",
        "{ \"op\": \"reshap\", \"in\": \"filters2\", \"out\": \"a\" }",
@@ -378,7 +379,7 @@ TEST_CASE("what is wrong in a model file") {
         "the other"}},
       {"{ \"op\": \"relu\" }",
        "{ \"op\": \"stack\", \"from\": \"middle\", \"out\": \"a\" }",
-       {"m.json:7:30: error: /layers/3/from: stack needs at least two, as [\"a\", \"b\"]"}},
+       {"m.json:7:30: error: /layers/3/from: stack needs at least two tensors, as [\"a\", \"b\"]"}},
       {"\"window\": [3, 2]",
        "\"window\": [3, 2], \"groups\": 4",
        {"m.json:6:5: error: /layers/2: `groups` is 4, which does not divide the 6 of \"filters1\"; every group has as many "
@@ -386,7 +387,7 @@ TEST_CASE("what is wrong in a model file") {
         "and as many filters"}},
       {"{ \"op\": \"relu\" }",
        "{ \"op\": \"matmul\", \"from\": [\"middle\", \"conv2d_1\", \"max_pool2d_2\"], \"over\": \"rows\" }",
-       {"m.json:7:31: error: /layers/3/from: matmul reads two tensors, these are 3"}},
+       {"m.json:7:31: error: /layers/3/from: matmul reads two tensors, found 3"}},
       {"{ \"op\": \"relu\" }",
        "{ \"op\": \"matmul\", \"from\": [\"middle\", \"conv2d_1\"], \"over\": \"rows\" }",
        {"m.json:7:5: error: /layers/3: matmul: \"rows\" has the size 12 in \"middle\" and 28 in \"conv2d_1\"; rename() it in one "
@@ -419,26 +420,24 @@ TEST_CASE("what is wrong in a model file") {
        {"m.json:2:24: error: /inputs/label: \"label\" is reserved for the labels; rename this input"}},
       {"{ \"image\": {",
        "{ \"other\": { \"n\": 1 }, \"image\": {",
-       {"m.json:2:24: error: /inputs/other: each sample fills a part of every input: expected \"batch\" as its first dim",
+       {"m.json:2:24: error: /inputs/other: every input holds one part per sample: expected \"batch\" as its first dim",
         "m.json:4:5: error: /layers/0: \"other\" has 1 dims; a window op needs one or two dims before the two it slides over"}},
       {"\"cols\": 28 } }",
        "\"cols\": 28 }, \"depth\": { \"batch\": 10, \"rows\": 28 } }",
-       {"m.json:2:89: error: /inputs/depth: the last layer, \"dense_5\", does not depend on this input; name it in the \"from\" "
-        "of a "
-        "layer that it is made from, or in /loss/labels if it holds the labels, or leave the input out"}},
+       {"m.json:2:89: error: /inputs/depth: the last layer, \"dense_5\", does not depend on this input; name it in the \"from\" of "
+        "a layer that the last one depends on, or in /loss/labels if it holds the labels, or leave the input out"}},
       {"\"batch\": 10,",
        "\"dtype\": \"i32\", \"batch\": 10,",
-       {"m.json:4:5: error: /layers/0: \"image\" holds whole numbers, which conv2d does not read; an embedding does"}},
+       {"m.json:4:5: error: /layers/0: \"image\" holds integers (i32), which conv2d does not read; read them with an embedding"}},
       {"\"rows\": 28",
        "\"1rows\": 28",
        {"m.json:2:54: error: /inputs/image/1rows: \"1rows\" is not a valid dim name: letters, digits, _ and -, a letter or _ "
         "first"}},
       {"\"rows\": 28, \"cols\": 28 } }",
        "\"rows\": 28, \"cols\": 28 }, \"depth\": { \"rows\": 28 } }",
-       {"m.json:2:89: error: /inputs/depth: each sample fills a part of every input: expected \"batch\" as its first dim",
+       {"m.json:2:89: error: /inputs/depth: every input holds one part per sample: expected \"batch\" as its first dim",
         "m.json:2:89: error: /inputs/depth: the last layer, \"dense_5\", does not depend on this input; name it in the \"from\" of "
-        "a "
-        "layer that it is made from, or in /loss/labels if it holds the labels, or leave the input out"}},
+        "a layer that the last one depends on, or in /loss/labels if it holds the labels, or leave the input out"}},
       {"\"activation\": \"relu\"",
        "\"activation\": \"softmax\"",
        {"m.json:4:95: error: /layers/0/activation: \"softmax\" as an activation is not built yet, it has keys; write it as a layer "
@@ -446,7 +445,7 @@ TEST_CASE("what is wrong in a model file") {
         "this one, { \"op\": \"softmax\" }"}},
       {"\"op\": \"relu\" }",
        "\"op\": \"embedding\", \"rows\": { \"words\": 9 }, \"out\": { \"e\": 3 } }",
-       {"m.json:7:5: error: /layers/3: embedding reads whole numbers, which an input holds (\"dtype\": \"i32\"); \"middle\" is "
+       {"m.json:7:5: error: /layers/3: embedding reads integers from an input (\"dtype\": \"i32\"); \"middle\" is "
         "computed"}},
       {"\"op\": \"relu\" }",
        "\"op\": \"reshape\", \"in\": \"filters2\", \"out\": { \"u\": 7 } }",
@@ -523,17 +522,17 @@ TEST_CASE("what is wrong in a job file") {
        {"job.json:5:111: error: /train/schedule/milestones: expected ascending steps, found 5 after 5"}},
       {"\"seed\": 7",
        "\"seed\": 7, \"schedule\": { \"kind\": \"step\", \"milestones\": [] }",
-       {"job.json:5:111: error: /train/schedule/milestones: expected the steps from which the rate is smaller, found none"}},
+       {"job.json:5:111: error: /train/schedule/milestones: expected the steps at which the learning rate falls, found none"}},
       {"\"seed\": 7",
        "\"seed\": 7, \"schedule\": { \"kind\": \"step\", \"milestones\": [5, 0] }",
        {"job.json:5:115: error: /train/schedule/milestones/1: expected an integer of at least 1, found 0"}},
       {"\"epochs\": 2, \"seed\": 7", "\"epochs\": 2, \"schedule\": { \"kind\": \"linear\" }", {"fine"}},
       {"\"seed\": 7",
        "\"seed\": 7, \"schedule\": { \"kind\": \"step\" }",
-       {"job.json:5:79: error: /train/schedule: \"milestones\" is missing (the steps from which the rate is smaller)"}},
+       {"job.json:5:79: error: /train/schedule: \"milestones\" is missing (the steps at which the learning rate falls)"}},
       {"\"seed\": 7",
        "\"seed\": 7, \"accumulate\": 3",
-       {"job.json:5:81: error: /train/accumulate: a batch of 32 cannot be cut into 3 micro-batches of one size; make it a multiple "
+       {"job.json:5:81: error: /train/accumulate: a batch of 32 cannot be divided into 3 equal micro-batches; make it a multiple "
         "of 3"}},
       {"\"seed\": 7",
        "\"seed\": 7, \"clip_norm\": 0",
@@ -621,7 +620,7 @@ TEST_CASE("what is wrong in a job file") {
       {"\"parts/layout.json\"", "{ \"split\": { \"batch\": { \"axis\": \"all\", \"parts\": [3, 7] } } }", {"fine"}},
       {"\"version\": 1,",
        "\"version\": 1, \"name\": \"a/b\",",
-       {"job.json:1:25: error: /name: a job's name is part of a folder's name: no slash, no dot first"}},
+       {"job.json:1:25: error: /name: a job's name becomes part of a directory name: expected no slash and no leading dot"}},
       {"\"train\": {", "\"train\": [", {"job.json:5:21: error: /train: a comma is missing in front of this :"}}};
   const Files files;
   for (const auto& [what, with, expected] : cases) {
@@ -676,7 +675,7 @@ TEST_CASE("what is wrong in --set") {
       {"train.batch=true", {"--set:1:13: error: /train/batch: expected an integer of at least 1, found true"}},
       {"train.btch=1", {"--set:1:7: error: /train/btch: unknown key; did you mean \"batch\"?"}},
       {"trein.batch=1", {"--set:1:1: error: /trein: unknown key; did you mean \"train\"?"}},
-      {"train.batch.x=1", {"--set:1:13: error: /train/batch/x: there is nothing below 32 that could be set"}},
+      {"train.batch.x=1", {"--set:1:13: error: /train/batch/x: 32 has no keys that could be set"}},
       {"mesh.devices.2.threads=1", {"--set:1:14: error: /mesh/devices/2: expected an index from 0 to 1"}},
       {"mesh.devices.x.threads=1", {"--set:1:14: error: /mesh/devices/x: expected an index from 0 to 1"}},
       {"mesh.devices.1.isa=avx3", {"--set:1:20: error: /mesh/devices/1/isa: \"avx3\" is not known here; did you mean \"avx\"?"}},
@@ -788,7 +787,7 @@ TEST_CASE("check reports kinds, complaints and codes") {
   const CheckResult noted = check_files({at("branch.json")});
   CHECK(complaints_in(files.folder, noted.report) ==
         Lines{"branch.json: model, nothing wrong",
-              R"(note: the layer "unread" is left out: the last layer, "last", is not made from it)"});
+              R"(note: the layer "unread" is not used: the last layer, "last", does not depend on it)"});
   CHECK(noted.code == Exit::ok);
   files.folder.write("pinned.json", R"({ "version": 1, "axes": [ { "name": "all", "size": 5 } ], "devices": [
       { "name": "a", "kind": "cpu", "cores": [0, 2] }, { "name": "b", "kind": "cpu", "cores": [1] },
@@ -809,7 +808,7 @@ TEST_CASE("check reports kinds, complaints and codes") {
   CHECK(wrong.code == Exit::config);
   CHECK(complaints_in(files.folder, wrong.complaints) ==
         Lines{"no file none.json",
-              "odd.json:1:1: error: not a file that motley knows; expected a mesh (axes, devices), a model (inputs, "
+              "odd.json:1:1: error: the kind of this file is not known; expected a mesh (axes, devices), a model (inputs, "
               "layers, loss, zoo), a layout (split, tensors, place), "
               "a job (mesh, model, layout, profile, data, train), a profile (devices, kernels, links), a plan (decisions, "
               "predicted, cuts, baselines), "
@@ -888,11 +887,11 @@ TEST_CASE("a weight that cannot be shared is complained about once") {
   "loss": { "op": "softmax_cross_entropy", "over": "classes" } })");
     return without_places(said(files.folder, [&] { load_job(files.folder.at("job.json")); }));
   };
-  CHECK(said_with("first") == Lines{"parts/model.json: /layers: \"dense_4\" takes the weight of \"first\", whose dims are "
-                                    "[hidden 16, channels 1, cols 28]; its own would be [classes 10, hidden 16, rows 28]"});
+  CHECK(said_with("first") == Lines{"parts/model.json: /layers: \"dense_4\" shares the weight of \"first\", whose dims are "
+                                    "[hidden 16, channels 1, cols 28]; expected [classes 10, hidden 16, rows 28]"});
   for (const std::string last : {"above", "nowhere", "looks"})  // attention has four weights, none of which is `.weight`
     CHECK(said_with(last) ==
-          Lines{"parts/model.json: /layers/3: no layer above is called \"" + last + "\" and has a weight (known: first)"});
+          Lines{"parts/model.json: /layers/3: there is no layer \"" + last + "\" with a weight above (known: first)"});
 }
 
 TEST_CASE("local statistics of one value on a device are refused where the parts are given") {
@@ -910,7 +909,7 @@ TEST_CASE("local statistics of one value on a device are refused where the parts
   };
   const auto refused = [](const std::string& rank, const std::string& in) {
     return Lines{"parts/layout.json: /split/batch: \"norm\" has local statistics, and rank " + rank +
-                 " sees one value per statistic in " + in +
+                 " has only one value per statistic in " + in +
                  ": its variance is not defined; give it at least two of \"batch\", or none, or take statistics over all samples "
                  "(\"statistics\": \"global\")"};
   };

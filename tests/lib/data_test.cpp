@@ -174,7 +174,7 @@ TEST_CASE("what follows the end of a gzip file is another member, or an error") 
     INFO(tail.size() << " bytes follow: " << r.text);
     CHECK(r.code == Exit::data);
     CHECK(says(r, name + ": unpacked byte "));
-    CHECK(says(r, "gzip's data ends here"));
+    CHECK(says(r, "the gzip data ends here"));
   }
   const std::string whole = images(3);
   const auto packed = [&](const std::string& bytes) {
@@ -186,7 +186,7 @@ TEST_CASE("what follows the end of a gzip file is another member, or an error") 
     CHECK(load_mnist(folder.path).test->samples() == 3);
   }
   folder.put(name, good + packed("x"));
-  CHECK(says(refused([&] { load_mnist(folder.path); }), "the file should end here, more follows"));
+  CHECK(says(refused([&] { load_mnist(folder.path); }), "the file should end here, but more data follows"));
 }
 
 TEST_CASE("CIFAR-10 batches are read and checked") {

@@ -209,7 +209,7 @@ TEST_CASE("arrays that are missing, damaged or not as expected are refused by na
                      [&] {
                        load_npy({x, in.write("l.npy", array<std::int8_t>("|i1", {3}, {-1, -1, -1}))}, {.ignored = -1});
                      }),
-             Contains("l.npy: every label is -1, which \"ignore_index\" leaves out"));
+             Contains("l.npy: every label is -1, which \"ignore_index\" excludes"));
   const auto parts = [&](const std::string& text) {
     return refused(Exit::data, [&] {
       load_npy({x, in.write("l.npy", text)}, {.label_extents = {2}, .label_dtype = DType::f32, .label_is_part = true});
@@ -280,7 +280,11 @@ TEST_CASE("JPEG files, grey or in colours") {
     CHECK((three[3 * i] == grey[i] && three[3 * i + 2] == grey[i]));
     CHECK(std::abs(one[i] - grey[i]) <= 3);  // all colours are grey ones
   }
-  CHECK_THAT(refused(Exit::data, [&] { pixels_of(in, jpeg(4, 4, 4, 1), 3, {4, 4}); }), Contains("one: a JPEG of 4 colours (CMYK)"));
+  CHECK_THAT(refused(Exit::data,
+                     [&] {
+                       pixels_of(in, jpeg(4, 4, 4, 1), 3, {4, 4});
+                     }),
+             Contains("one: a JPEG of 4 components (CMYK)"));
 }
 
 TEST_CASE("a damaged picture is refused by name, wherever it is cut") {
@@ -302,7 +306,7 @@ TEST_CASE("a damaged picture is refused by name, wherever it is cut") {
                        [&] {
                          read_picture(in.write("good", good), 3, {7, 3});
                        }),
-               Contains("a picture of " + std::to_string(size.rows) + " x 3 (rows, columns); expected 7 x 3"));
+               Contains("an image of " + std::to_string(size.rows) + " x 3 (rows, columns); expected 7 x 3"));
   }
   std::string flipped = png(2, 3, 0, bytes({1, 2, 3, 4, 5, 6}));
   flipped[flipped.size() - 20] = static_cast<char>(flipped[flipped.size() - 20] ^ 1);  // of the pixels
@@ -353,15 +357,15 @@ TEST_CASE("a folder of pictures: classes by name, files by name") {
                      }),
              Contains("train/dogs/a.PNG"));
   CHECK_THAT(refused(Exit::config, [&] { load_folder(in.at("d"), {.classes = 1}); }),
-             Contains("2 folders of classes in \"train\"; the network has 1"));
-  CHECK_THAT(refused(Exit::config, [&] { load_folder(in.at("d"), {.extents = {2, 1, 2}}); }), Contains("1 or 3 channels"));
+             Contains("2 class folders in \"train\"; the network has 1"));
+  CHECK_THAT(refused(Exit::config, [&] { load_folder(in.at("d"), {.extents = {2, 1, 2}}); }), Contains("channels (1 or 3)"));
   CHECK_THAT(refused(Exit::missing, [&] { load_folder(in.at("none")); }), Contains("none: there is no such folder"));
   CHECK_THAT(refused(Exit::missing, [&] { load_folder(in.at("d/train")); }), Contains("there is no folder \"train\" in it"));
   CHECK_THAT(refused(Exit::missing, [&] { in.write("e/train/x.png", "x"), load_folder(in.at("e")); }),
              Contains("no folders in it"));
   in.write("d/test/dog/t.png", png(1, 2, 0, bytes({255, 0})));
   CHECK_THAT(refused(Exit::data, [&] { load_folder(in.at("d")); }),
-             Contains("test/dog: the training part has no class of this name; did you mean \"dogs\"?"));
+             Contains("test/dog: the training data has no class of this name; did you mean \"dogs\"?"));
   in.write("f/train/empty/x.txt", "");
   CHECK_THAT(refused(Exit::data, [&] { load_folder(in.at("f")); }), Contains("train/empty: no .png, .jpg or .jpeg file"));
 }
@@ -429,8 +433,8 @@ TEST_CASE("tokens: samples one after another, labels the next token") {
                      }),
              Contains("odd.bin: 3 bytes are not a whole number of tokens of 2 bytes"));
   CHECK_THAT(refused(Exit::data, [&] { load_tokens({file("s.bin", 8, 2)}, kind); }),
-             Contains("s.bin: 8 tokens, without the last tenth, are fewer than a sample's 8 and the one after them"));
-  CHECK_THAT(refused(Exit::data, [&] { load_tokens({good, file("e.bin", 8, 2)}, kind); }), Contains("e.bin: 8 tokens are fewer"));
+             Contains("s.bin: 8 tokens, without the last tenth, are too few for one sample: it needs 8 and the next one"));
+  CHECK_THAT(refused(Exit::data, [&] { load_tokens({good, file("e.bin", 8, 2)}, kind); }), Contains("e.bin: 8 tokens are too few"));
   CHECK_THAT(refused(Exit::missing, [&] { load_tokens({in.at("none.bin")}, kind); }), Contains("none.bin"));
   CHECK_THAT(refused(Exit::missing, [&] { load_tokens({good, in.at("none.bin")}, kind); }), Contains("none.bin"));
   CHECK_THAT(refused(Exit::config, [&] { load_tokens({good}, {.extents = {2, 4}}); }), Contains("one dim"));
@@ -484,7 +488,8 @@ TEST_CASE("labels of pixels are moved and mirrored with their picture, and get t
   CHECK_THAT(refused(Exit::config, [&] { augmented(data, {.crop_padding = 1}, 1, 1); }), Contains("ignores"));
   const std::string z = in.write("z.npy", array<std::int32_t>("<i4", {kSamples, kCols, kRows}, labels));
   const auto turned = load_npy({.images = x, .labels = z}, {.extents = {1, kRows, kCols}, .label_extents = {kCols, kRows}}).train;
-  CHECK_THAT(refused(Exit::config, [&] { augmented(turned, {.flip = true}, 1, 1); }), Contains("rows and columns as their last"));
+  CHECK_THAT(refused(Exit::config, [&] { augmented(turned, {.flip = true}, 1, 1); }),
+             Contains("last two dims are its rows and columns"));
 }
 
 TEST_CASE("a picture is moved and mirrored by (seed, epoch, sample) alone: every box of it is a part of the same picture") {

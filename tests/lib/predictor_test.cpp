@@ -166,8 +166,8 @@ TEST_CASE("evaluation: the logits' samples in any place among their dims", "[tra
     run_ranks_in_memory(2, [&](Runtime& rt) {
       State state(plan, rt.rank(), 2);
       Predictor predictor(rt, plan, state);
-      CHECK_THROWS_WITH(evaluate(rt, predictor, data, {.over = "batch"}), Catch::Contains("counts the classes? Name it"));
-      CHECK_THROWS_WITH(evaluate(rt, predictor, data), Catch::Contains("counts the classes? Name it"));
+      CHECK_THROWS_WITH(evaluate(rt, predictor, data, {.over = "batch"}), Catch::Contains("counts the classes; name it"));
+      CHECK_THROWS_WITH(evaluate(rt, predictor, data), Catch::Contains("counts the classes; name it"));
       const Evaluation e = evaluate(rt, predictor, data, {.over = "classes"});
       if (rt.rank() == 0) found.push_back(e);
     });

@@ -166,7 +166,7 @@ TEST_CASE("rules that do not fit") {
   CHECK(complaints_of(kAll, {{"filters1", "all", Shares{{1, -2, 3}}}}) ==
         Lines{"/split/filters1/parts/shares: shares are numbers of at least 0, one of them above 0"});
   CHECK(complaints_of(kAll, {{"filters1", Axes{}, Sizes{{30, 30}}}}) ==
-        Lines{"/split/filters1: has parts but no axis; name the mesh axes that they are along, or leave the parts out (not cut)"});
+        Lines{"/split/filters1: has parts but no axis; name the mesh axes of the cut, or leave the parts out (not cut)"});
   CHECK(complaints_of(kTwo, {{"filters1", "model", Jagged{{{20, 20, 20}, {20, 20, 10}}, "data"}}}) ==
         Lines{"/split/filters1/parts/1: the parts sum to 50, but \"filters1\" has the size 60; [24, 24, 12] would be right"});
   CHECK(complaints_of(kTwo, {{"filters1", "model", Jagged{{{20, 20, 20}}, "data"}}}) ==

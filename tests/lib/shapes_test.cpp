@@ -182,9 +182,9 @@ TEST_CASE("shapes: on block multiples nothing moves, elsewhere the plan gathers 
     CHECK(bytes(plan) == (fits ? 8 : 8 + kN * kH * 8));  // c = 3 belongs to g = 1, which rank 0 has
     std::string notes;
     for (const std::string& note : plan.data().notes) notes += note + "\n";
-    CHECK(
-        (notes.find("split forward: its cut and that of \"in\" do not meet at block boundaries; 12 elements are gathered first") ==
-         std::string::npos) == fits);
+    CHECK((notes.find(
+               "split forward: its cut and that of \"in\" are not aligned at block boundaries; 12 elements are gathered first") ==
+           std::string::npos) == fits);
   }
 }
 
@@ -238,7 +238,7 @@ TEST_CASE("shapes: what does not fit is said with layers, dims and sizes", "[sha
         }) == "reshape: `out` makes 4 x 5 = 20 elements, \"x\" has 6 x 4 = 24 in `in`");
   CHECK(refused([](Graph&, T t) {
           return reshape(t, {.in = {c}, .out = {{"g"}, {"e"}}});
-        }) == "reshape: the sizes of \"g\" and \"e\" are both open; give one of them");
+        }) == "reshape: the sizes of \"g\" and \"e\" are both missing; give one of them");
   CHECK(refused([](Graph&, T t) { return reshape(t, {.in = {{"cc"}}, .out = {{"g"}}}); }) ==
         "reshape: `in` names \"cc\", which \"x\" does not have; did you mean \"c\"?");
   CHECK(refused([](Graph&, T t) { return rename(t, c, h); }) ==
@@ -253,7 +253,7 @@ TEST_CASE("shapes: what does not fit is said with layers, dims and sizes", "[sha
         "pad: before 0 and after 0; expected numbers from 0 to 2^40, one above 0");
   CHECK(refused([](Graph&, T t) {
           return slice(t, {.in = c, .range = {0, 2}, .out = {"s", 3}});
-        }) == "slice: \"s\" has the size 3 here, but what \"x\" gives it makes 2");
+        }) == "slice: \"s\" has the size 3 here, but from \"x\" follows the size 2");
   CHECK(refused([](Graph&, T t) {
           return concat({t, slice(t, {.in = h, .range = {0, 2}, .out = {"s"}})}, {.in = {c}, .out = {"both"}});
         }) == "concat: \"slice_1\" and \"x\" differ in a dim: only the first of them has \"s\"");

@@ -131,7 +131,7 @@ TEST_CASE("trainer: a checkpoint does not replace what is none", "[train]") {
     const std::string foreign = thrown_by([&] { trainer.save(mine); }), no_directory = thrown_by([&] { trainer.save(file); });
     for (int again = 0; again < 2; again++) trainer.save(folder.path() / "step-1");
     const std::lock_guard hold(lock);
-    CHECK_THAT(foreign, Catch::Contains("it holds \"thesis.txt\", which is not of a checkpoint"));
+    CHECK_THAT(foreign, Catch::Contains("it holds \"thesis.txt\", which is not part of a checkpoint"));
     CHECK_THAT(no_directory, Catch::Contains("is not a directory"));
   });
   CHECK(text_of(mine / "thesis.txt") == "all of it");
@@ -283,7 +283,7 @@ TEST_CASE("trainer: micro-batches under a layout are the complete batch", "[trai
   CHECK_THROWS_WITH(training(mean(dense(turned, {.out = {Dim{"f", 3}}})), Sgd{}, {.accumulate = 2}),
                     Catch::Contains("changes the dim \"batch\""));
   CHECK_THROWS_WITH(small_step(10, {}, {.accumulate = 4}),
-                    Catch::Contains("10 samples (\"batch\") cannot be cut into 4 micro-batches of one size"));
+                    Catch::Contains("10 samples (\"batch\") cannot be divided into 4 equal micro-batches"));
 }
 
 TEST_CASE("trainer: what has no samples is dropped once a step, in however many micro-batches", "[train]") {
@@ -452,7 +452,7 @@ TEST_CASE("values of optimizers and of training that a job may not have are refu
     CHECK(refused({.schedule = {.kind = falls}}) == "schedule, steps: expected an integer of at least 1, found 0");
   CHECK(refused({.schedule = {.kind = Kind::cosine, .steps = 1}}) == "fine");
   CHECK(refused({.schedule = {.kind = Kind::step}}) ==
-        "schedule, milestones: expected the steps from which the rate is smaller, found none");
+        "schedule, milestones: expected the steps at which the learning rate falls, found none");
   CHECK(
       refused(
           {.schedule = {.kind = Kind::step, .milestones = {1, 5}, .factor = 2}, .clip_norm = 3, .accumulate = 2, .average = 0.5}) ==
@@ -570,7 +570,7 @@ TEST_CASE("trainer: the sum of several losses is trained, each is reported", "[t
                  other = sum(sigmoid(dense(h, {.out = {Dim{"b", 3}}, .name = "b"})));
     const Step step = several ? training({one, other}, Sgd{}) : training(add(one, other), Sgd{});
     if (several) {
-      CHECK_THROWS_WITH(training({one, add(one, other)}, Sgd{}), Catch::Contains("is made of the loss"));
+      CHECK_THROWS_WITH(training({one, add(one, other)}, Sgd{}), Catch::Contains("depends on the loss"));
       CHECK_THROWS_WITH(training({one, one}, Sgd{}), Catch::Contains("is listed twice"));
       CHECK_THROWS_WITH(training(std::vector<Tensor>{}, Sgd{}), Catch::Contains("no loss to train on"));
     }
@@ -607,5 +607,5 @@ TEST_CASE("several losses of a deep network with many paths, one made of another
   for (int i = 0; i < 100; i++) x = add(x, x);
   const Tensor first = sum(x), second = mean(x);
   CHECK_NOTHROW(training(std::vector<Tensor>{first, second}, Sgd{}));
-  CHECK_THROWS_WITH(training(std::vector<Tensor>{first, add(first, second)}, Sgd{}), Catch::Contains("is made of the loss"));
+  CHECK_THROWS_WITH(training(std::vector<Tensor>{first, add(first, second)}, Sgd{}), Catch::Contains("depends on the loss"));
 }

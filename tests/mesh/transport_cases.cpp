@@ -199,8 +199,8 @@ void deadline(Transport& t) {
     const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     set_deadline_seconds(usual);
     expect(says ==
-               "rank 0 has waited 0 s for rank 1 in \"all_gather conv2d_1\", and nothing has moved; for a rank that computes "
-               "longer, set MOTLEY_HUNG_SECONDS above it",
+               "rank 0 has waited 0 s for rank 1 in \"all_gather conv2d_1\", and no data has moved; if a rank computes for longer "
+               "than this, set MOTLEY_HUNG_SECONDS above that time",
            says);
     expect(took > 0.25 && took < 5, "after the deadline, not before");
     static_cast<void>(t.gather_all({}));

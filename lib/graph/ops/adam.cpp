@@ -11,7 +11,7 @@ namespace motley {
 namespace {
 
 const std::vector<OptimizerKey>& keys() {
-  static const auto list = adam_keys<Adam>("times the parameter, added to its gradient");
+  static const auto list = adam_keys<Adam>("factor of the parameter that is added to its gradient");
   return list;
 }
 

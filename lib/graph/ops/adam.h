@@ -11,9 +11,9 @@ namespace motley {
 // weight_decay: documentation of that key.
 template <class T>
 std::vector<OptimizerKey> adam_keys(const std::string& weight_decay) {
-  return {{"beta1", "fraction of the mean gradient that is kept", T{}.beta1, 1, true},
-          {"beta2", "fraction of the mean squared gradient that is kept", T{}.beta2, 1, true},
-          {"epsilon", "added to the root", T{}.epsilon},
+  return {{"beta1", "decay rate of the first moment, the mean of the gradients", T{}.beta1, 1, true},
+          {"beta2", "decay rate of the second moment, the mean of the squared gradients", T{}.beta2, 1, true},
+          {"epsilon", "added to the square root of the second moment", T{}.epsilon},
           {"weight_decay", weight_decay, T{}.weight_decay}};
 }
 

@@ -10,7 +10,7 @@ namespace motley {
 namespace {
 
 const std::vector<OptimizerKey>& keys() {
-  static const auto list = adam_keys<AdamW>("times learning rate and parameter, taken from the parameter");
+  static const auto list = adam_keys<AdamW>("factor of learning rate times parameter that is subtracted from the parameter");
   return list;
 }
 

@@ -193,10 +193,10 @@ Tensor attention(const Tensor& x, const AttentionOptions& o) {
     floats_only("attention's mask", *o.mask);
     if (!fits)
       throw UserError("attention: the mask \"" + o.mask->name() +
-                      "\" says for each position whether it is there: expected dims of \"" + x.name() + "\", \"" + over.name +
+                      "\" marks the positions that are attended to: expected dims of \"" + x.name() + "\", \"" + over.name +
                       "\" among them, not \"" + features.name + "\"");
     if (GraphNodes::node(*o.mask).op != nullptr)
-      throw UserError("attention: a mask is an input; \"" + o.mask->name() + "\" is computed");
+      throw UserError("attention: a mask must be an input; \"" + o.mask->name() + "\" is computed");
     reads.push_back(*o.mask);
   }
   auto graph = GraphNodes::graph_of(reads);
@@ -207,7 +207,8 @@ Tensor attention(const Tensor& x, const AttentionOptions& o) {
 static const LayerKind kKind("attention", 1,
                              {{"heads", "a dim and how many heads there are, as { \"heads\": 8 }", LayerKey::Kind::dim},
                               {"over", "the positions' dim; default: its input's last but one", LayerKey::Kind::names},
-                              {"causal", "whether a position attends to those up to itself alone", LayerKey::Kind::flag, 0},
+                              {"causal", "whether a position attends only to itself and earlier positions", LayerKey::Kind::flag,
+                               0},
                               {"bias", "whether query, key, value and output add a bias", LayerKey::Kind::flag, 1}},
                              [](const LayerArguments& l) {
                                const std::vector<std::string>& over = l.names.at("over");

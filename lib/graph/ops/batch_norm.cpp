@@ -9,7 +9,8 @@ Tensor batch_norm(const Tensor& x, const BatchNormOptions& o) {
   const std::string of = normalised_dim("batch_norm", x, o.of).name;
   const std::string samples = GraphNodes::samples_of(x).name;
   if (of == samples)
-    throw UserError("batch_norm: `of` names \"" + of + "\", which counts the samples; statistics are over them: name another dim");
+    throw UserError("batch_norm: `of` names \"" + of +
+                    "\", which counts the samples; statistics are taken over the samples: name another dim");
   NormForm form{.affine = {of}, .epsilon = o.epsilon, .running = true, .momentum = o.momentum};
   form.local = o.local;
   for (const Dim& d : x.shape().dims())
@@ -19,12 +20,12 @@ Tensor batch_norm(const Tensor& x, const BatchNormOptions& o) {
 
 static const LayerKind kKind(
     "batch_norm", 1,
-    {{"of", "the dim that is normalised per value; default: its input's second", LayerKey::Kind::names},
-     {"momentum", "part of a step's statistics in the running ones", LayerKey::Kind::number, 0.1, 0, 1},
+    {{"of", "the channel dim, each of whose values has its own statistics; default: its input's second", LayerKey::Kind::names},
+     {"momentum", "weight of a step's statistics in the running statistics", LayerKey::Kind::number, 0.1, 0, 1},
      epsilon_key(1e-5),
      {"statistics",
-      "over the whole batch whatever the cut, or over the samples that each device has: another cut is then "
-      "another network",
+      "global: over the whole batch whatever the cut; local: over the samples of each device, so that the result depends on the "
+      "cut",
       LayerKey::Kind::word,
       0,
       0,

@@ -54,21 +54,23 @@ Tensor conv_transpose2d(const Tensor& x, const ConvTranspose2dOptions& o) {
 
 static const LayerKind kKind(
     "conv_transpose2d", 1,
-    {{"out", "the dim it makes and its size", LayerKey::Kind::dim},
+    {{"out", "its output dim and the size", LayerKey::Kind::dim},
      {.name = "window",
       .doc = "extent of the window: a number or [rows, cols]",
       .kind = LayerKey::Kind::extent,
       .least = 1,
       .required = true},
      {"in", "the dim of its input that it contracts; default: the one before the last two", LayerKey::Kind::names},
-     {"over", "the two dims that its windows are put over, rows first; default: its input's last two", LayerKey::Kind::names},
-     {"stride", "from window to window: a number or [rows, cols]", LayerKey::Kind::extent, 1, 1},
+     {"over", "the two dims that its windows slide over, rows first; default: its input's last two", LayerKey::Kind::names},
+     {"stride", "distance from window to window: a number or [rows, cols]", LayerKey::Kind::extent, 1, 1},
      {"dilation", "a number or [rows, cols]", LayerKey::Kind::extent, 1, 1},
      {"padding",
-      "so much of the result is cut off: a number or [[top, bottom], [left, right]]; \"same\": what leaves stride times the rows",
+      "rows and columns removed from the result: a number or [[top, bottom], [left, right]]; \"same\": as many as leave stride "
+      "times the input",
       LayerKey::Kind::padding},
-     {"output_padding", "rows and columns more at the end, less than the stride or the dilation", LayerKey::Kind::extent, 0, 0},
-     {"groups", "so many groups of channels, each with filters of its own", LayerKey::Kind::whole, 1, 1, 1e12},
+     {"output_padding", "rows and columns added at the end of the result, less than the stride or the dilation",
+      LayerKey::Kind::extent, 0, 0},
+     {"groups", "number of groups of channels, each with its own filters", LayerKey::Kind::whole, 1, 1, 1e12},
      {"bias", "whether it adds a bias", LayerKey::Kind::flag, 1}},
     [](const LayerArguments& l) {
       const std::vector<std::string>& in = l.names.at("in");

@@ -51,7 +51,7 @@ class Dropout final : public Op {
 Tensor dropout(const Tensor& x, const DropoutOptions& o) {
   floats_only("dropout", x);
   if (!(o.rate >= 0 && o.rate < 1))
-    throw UserError("dropout: rate is at least 0 and below 1, this one is " + std::to_string(o.rate));
+    throw UserError("dropout: rate must be at least 0 and below 1, found " + std::to_string(o.rate));
   if (x.shape().rank() == 0) throw UserError("dropout needs a tensor with dims; \"" + x.name() + "\" is a scalar");
   return GraphNodes::graph_of({x})->add("dropout", o.name, std::make_shared<Dropout>(o.rate), {x}, x.shape());
 }

@@ -41,13 +41,14 @@ class Embedding final : public Op {
 Tensor embedding(const Tensor& x, const EmbeddingOptions& o) {
   auto graph = GraphNodes::graph_of({x});
   if (GraphNodes::node(x).op)
-    throw UserError("embedding reads whole numbers, which an input holds (\"dtype\": \"i32\"); \"" + x.name() + "\" is computed");
+    throw UserError("embedding reads integers from an input (\"dtype\": \"i32\"); \"" + x.name() + "\" is computed");
   if (x.dtype() != DType::i32)
-    throw UserError("embedding reads whole numbers: declare the input \"" + x.name() + "\" with \"dtype\": \"i32\"");
+    throw UserError("embedding reads integers: declare the input \"" + x.name() + "\" with \"dtype\": \"i32\"");
   graph->check_weight(o.weight);
   std::vector<Dim> dims = x.shape().dims();
   for (const Dim& d : {o.rows, o.out}) {
-    if (x.shape().has(d.name)) throw UserError("embedding makes \"" + d.name + "\", which \"" + x.name() + "\" has");
+    if (x.shape().has(d.name))
+      throw UserError("embedding adds the dim \"" + d.name + "\", which \"" + x.name() + "\" already has; give it another name");
     graph->declare(d);
   }
   if (o.rows.name == o.out.name) throw UserError("embedding: rows and features are two dims, both are \"" + o.rows.name + "\"");
@@ -56,8 +57,8 @@ Tensor embedding(const Tensor& x, const EmbeddingOptions& o) {
 }
 
 static const LayerKind kKind("embedding", 1,
-                             {{"rows", "the vocabulary: a dim and how many numbers there are", LayerKey::Kind::dim},
-                              {"out", "the dim it makes and its size", LayerKey::Kind::dim}},
+                             {{"rows", "the vocabulary: a dim and its size", LayerKey::Kind::dim},
+                              {"out", "its output dim and the size", LayerKey::Kind::dim}},
                              [](const LayerArguments& l) {
                                return embedding(l.in(), {.rows = l.dims.at("rows").front(),
                                                          .out = l.dims.at("out").front(),

@@ -15,13 +15,14 @@ Tensor gelu(const Tensor& x, const NameOption& o) {
   return kOp(x, o.name);
 }
 
-static const LayerKind kKind("gelu", 1,
-                             {{.name = "approximate",
-                               .doc = "tanh: of it in the place of erf, as GPT-2; \"activation\": \"gelu_tanh\" is the same",
-                               .kind = LayerKey::Kind::word,
-                               .words = {"none", "tanh"}}},
-                             [](const LayerArguments& l) {
-                               return l.words.at("approximate") == "tanh" ? gelu_tanh(l.in(), {l.name}) : gelu(l.in(), {l.name});
-                             });
+static const LayerKind kKind(
+    "gelu", 1,
+    {{.name = "approximate",
+      .doc = "tanh: the approximation by tanh, as in GPT-2; none: by erf; \"activation\": \"gelu_tanh\" is the former",
+      .kind = LayerKey::Kind::word,
+      .words = {"none", "tanh"}}},
+    [](const LayerArguments& l) {
+      return l.words.at("approximate") == "tanh" ? gelu_tanh(l.in(), {l.name}) : gelu(l.in(), {l.name});
+    });
 
 }  // namespace motley

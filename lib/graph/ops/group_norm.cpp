@@ -9,7 +9,7 @@ Tensor group_norm(const Tensor& x, const GroupNormOptions& o) {
   const Dim of = normalised_dim("group_norm", x, o.of);
   const std::string samples = GraphNodes::samples_of(x).name;
   if (of.name == samples)
-    throw UserError("group_norm normalises each sample by itself: `of` cannot be \"" + of.name + "\", which counts them");
+    throw UserError("group_norm normalises each sample separately: `of` cannot be \"" + of.name + "\", which counts them");
   if (o.groups < 1 || of.size % o.groups != 0)
     throw UserError("`groups` is " + std::to_string(o.groups) + "; expected a number that divides the " + std::to_string(of.size) +
                     " of \"" + of.name + "\"");
@@ -21,7 +21,7 @@ Tensor group_norm(const Tensor& x, const GroupNormOptions& o) {
 
 static const LayerKind kKind("group_norm", 1,
                              {{.name = "groups",
-                               .doc = "so many, one after the other, of which each is normalised by itself",
+                               .doc = "number of groups of consecutive values of `of`; each group is normalised separately",
                                .kind = LayerKey::Kind::whole,
                                .least = 1,
                                .most = 1e12,

@@ -9,7 +9,7 @@ namespace motley {
 namespace {
 
 const std::vector<OptimizerKey>& keys() {
-  static const auto list = adam_keys<Lamb>("times the parameter, added to what it moves by");
+  static const auto list = adam_keys<Lamb>("factor of the parameter that is added to its update");
   return list;
 }
 

@@ -348,7 +348,7 @@ class Norm final : public Op {
     const auto samples = static_cast<double>(to.in_micro_batch(to.samples_of(node.shape)));
     if (t.count * (form_.local ? samples : 1) < 2)
       throw UserError("\"" + node.layer +
-                      "\" sees one value per statistic in a step: its variance is not defined; take a larger batch");
+                      "\" has only one value per statistic in a step: its variance is not defined; use a larger batch");
     if (form_.local) {
       const int mean = to.inner(node, "mean_own", t.kept, DType::f64),
                 variance = own_mean(to, node, "variance", t.variance, static_cast<Index>(t.count));
@@ -367,24 +367,24 @@ class Norm final : public Op {
 
 Tensor normalised(const std::string& op, const Tensor& x, const NormForm& form, const std::string& name) {
   floats_only(op, x);
-  if (!(form.epsilon >= 0)) throw UserError(op + ": epsilon is at least 0, this one is " + std::to_string(form.epsilon));
+  if (!(form.epsilon >= 0)) throw UserError(op + ": epsilon must be at least 0, found " + std::to_string(form.epsilon));
   if (!(form.momentum >= 0 && form.momentum <= 1))
-    throw UserError(op + ": momentum is in 0..1, this one is " + std::to_string(form.momentum));
+    throw UserError(op + ": momentum must be from 0 to 1, found " + std::to_string(form.momentum));
   if (form.over.size() == x.shape().rank())
-    throw UserError(op + " would normalise all of \"" + x.name() + "\" at once; keep one of its dims, as the batch");
+    throw UserError(op + " would normalise over all dims of \"" + x.name() + "\"; leave one out, such as the batch");
   return GraphNodes::graph_of({x})->add(op, name, std::make_shared<Norm>(form), {x}, x.shape());
 }
 
 Dim normalised_dim(const std::string& op, const Tensor& x, const Dim& of) {
   if (!of.name.empty()) return dim_of(op, x, of.name, "of");
   if (x.shape().rank() < 2)
-    throw UserError(op + " is of its input's second dim; \"" + x.name() + "\" has " + std::to_string(x.shape().rank()) +
-                    ", name another one with `of`");
+    throw UserError(op + " takes its input's second dim; \"" + x.name() + "\" has " + std::to_string(x.shape().rank()) +
+                    "; name another one with `of`");
   return x.shape()[1];
 }
 
 Dim named_dim(const std::string& op, const std::vector<std::string>& names) {
-  if (names.size() > 1) throw UserError(op + " is of one dim; `of` names " + std::to_string(names.size()));
+  if (names.size() > 1) throw UserError(op + " takes one dim; `of` names " + std::to_string(names.size()));
   return names.empty() ? Dim{} : Dim{names.front(), 0};
 }
 

@@ -49,7 +49,7 @@ std::vector<Dim> closed(const std::string& op, const Tensor& x, const std::vecto
   for (Dim& d : out) {
     if (d.size > 0) continue;
     if (open != nullptr)
-      throw UserError(op + ": the sizes of \"" + open->name + "\" and \"" + d.name + "\" are both open; give one of them");
+      throw UserError(op + ": the sizes of \"" + open->name + "\" and \"" + d.name + "\" are both missing; give one of them");
     open = &d;
   }
   const std::string from = "\"" + x.name() + "\" has " + product_text(in) + " in `in`";
@@ -64,7 +64,8 @@ std::vector<Dim> closed(const std::string& op, const Tensor& x, const std::vecto
 Tensor reshaped(const std::string& op, const Tensor& x, const ReshapeOptions& o) {
   auto graph = GraphNodes::graph_of({x});
   floats_only(op, x);
-  if (o.in.empty() || o.out.empty()) throw UserError(op + " needs `in` and `out`: dims that go, and dims that come in their place");
+  if (o.in.empty() || o.out.empty())
+    throw UserError(op + " needs `in` and `out`: the dims to replace and the dims that replace them");
   std::vector<Dim> in;
   std::vector<std::string> from, to;
   for (const Dim& d : o.in) {

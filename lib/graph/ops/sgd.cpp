@@ -15,8 +15,8 @@ namespace {
 const std::vector<OptimizerKey>& keys() {
   static const std::vector<OptimizerKey> list{
       {"momentum", "fraction of the previous update that is kept", Sgd{}.momentum, 1},
-      {"weight_decay", "times the parameter, added to its gradient", Sgd{}.weight_decay},
-      {.name = "nesterov", .doc = "whether the momentum looks ahead", .most = 1, .flag = true}};
+      {"weight_decay", "factor of the parameter that is added to its gradient", Sgd{}.weight_decay},
+      {.name = "nesterov", .doc = "whether the momentum is that of Nesterov", .most = 1, .flag = true}};
   return list;
 }
 

@@ -86,8 +86,8 @@ Dim made_dim(const std::string& op, const Tensor& x, const Dim& out, Index size)
   if (x.shape().has(out.name))
     throw UserError(op + ": `out` may not be a dim that the input has: \"" + out.name + "\" is one of \"" + x.name() + "\"");
   if (out.size > 0 && out.size != size)
-    throw UserError(op + ": \"" + out.name + "\" has the size " + std::to_string(out.size) + " here, but what \"" + x.name() +
-                    "\" gives it makes " + std::to_string(size));
+    throw UserError(op + ": \"" + out.name + "\" has the size " + std::to_string(out.size) + " here, but from \"" + x.name() +
+                    "\" follows the size " + std::to_string(size));
   const Dim made{out.name, size};
   GraphNodes::graph_of({x})->declare(made);
   return made;

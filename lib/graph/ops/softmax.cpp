@@ -60,13 +60,14 @@ class Softmax final : public Op {
 Tensor softmax(const Tensor& x, const SoftmaxOptions& o) {
   floats_only("softmax", x);
   if (x.shape().rank() < 2)
-    throw UserError("softmax keeps a dim beside the one that it is over; \"" + x.name() + "\" has one at most");
+    throw UserError("softmax needs a dim besides the one that it is computed over; \"" + x.name() + "\" has at most one");
   const std::string over = o.over.name.empty() ? x.shape().dims().back().name : dim_of("softmax", x, o.over.name, "over").name;
   return GraphNodes::graph_of({x})->add("softmax", o.name, std::make_shared<Softmax>(over), {x}, x.shape());
 }
 
 static const LayerKind kKind("softmax", 1,
-                             {{"over", "the dim whose elements add to 1; default: its input's last", LayerKey::Kind::names}},
+                             {{"over", "the dim along which the results sum to 1; default: its input's last",
+                               LayerKey::Kind::names}},
                              [](const LayerArguments& l) {
                                const std::vector<std::string>& over = l.names.at("over");
                                if (over.size() > 1)

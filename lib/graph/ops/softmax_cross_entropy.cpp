@@ -134,17 +134,17 @@ Tensor softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const D
   const Index classes = logits.shape()[logits.shape().position(over.name)].size;
   if (labels.dtype() != DType::i32) throw UserError("labels are integers: declare \"" + labels.name() + "\" with DType::i32");
   if (!(o.label_smoothing >= 0 && o.label_smoothing <= 1))
-    throw UserError("label_smoothing is from 0 to 1, this one is " + std::to_string(o.label_smoothing));
+    throw UserError("label_smoothing must be from 0 to 1, found " + std::to_string(o.label_smoothing));
   if (o.ignore_index && (*o.ignore_index < -kMostWhole || *o.ignore_index > kMostWhole))
-    throw UserError("ignore_index is from -2^24 to 2^24, this one is " + std::to_string(*o.ignore_index));
+    throw UserError("ignore_index must be from -2^24 to 2^24, found " + std::to_string(*o.ignore_index));
   std::vector<Dim> kept;
   for (const Dim& d : logits.shape().dims())
     if (d.name != over.name) kept.push_back(d);
-  if (kept.empty()) throw UserError("\"" + logits.name() + "\" has no dim but \"" + over.name + "\"; a batch is missing");
+  if (kept.empty()) throw UserError("\"" + logits.name() + "\" has no dim except \"" + over.name + "\"; a batch is missing");
   for (const Dim& d : labels.shape().dims()) {
     const Shape each(kept);
     if (!each.has(d.name) || each.size_of(d.name) != d.size)
-      throw UserError("the labels' dim \"" + d.name + "\" is none of the logits' dims but \"" + over.name + "\"");
+      throw UserError("the labels' dim \"" + d.name + "\" is not one of the logits' dims except \"" + over.name + "\"");
   }
   const Targets targets{o.label_smoothing, o.ignore_index, classes};
   return graph->add("softmax_cross_entropy", o.name, std::make_shared<SoftmaxCrossEntropy>(over.name, targets), {logits, labels},

@@ -144,13 +144,13 @@ Tensor upsample2d(const Tensor& x, const Upsample2dOptions& o) {
 static const LayerKind kKind(
     "upsample2d", 1,
     {{.name = "scale",
-      .doc = "so many rows and columns for each",
+      .doc = "number of result rows and columns per row and column",
       .kind = LayerKey::Kind::whole,
       .least = 1,
       .most = 1 << 20,
       .required = true},
-     {.name = "mode", .doc = "how they are filled in", .kind = LayerKey::Kind::word, .words = {"nearest", "bilinear"}},
-     {"over", "the two dims that grow, rows first; default: its input's last two", LayerKey::Kind::names}},
+     {.name = "mode", .doc = "interpolation", .kind = LayerKey::Kind::word, .words = {"nearest", "bilinear"}},
+     {"over", "the two dims that are enlarged, rows first; default: its input's last two", LayerKey::Kind::names}},
     [](const LayerArguments& l) {
       return upsample2d(l.in(), {.scale = static_cast<Index>(l.numbers.at("scale")),
                                  .mode = l.words.at("mode") == "bilinear" ? Upsampling::bilinear : Upsampling::nearest,

@@ -49,7 +49,8 @@ Slide transposed(const std::string& dim, Index in, Index window, Index stride, I
                     std::to_string(stride) + " or the dilation of " + std::to_string(dilation));
   if (padding.kind == Padding::Kind::same) {
     if (more > 0)
-      throw UserError("`output_padding` goes with a padding in numbers: \"same\" makes stride times the rows and columns");
+      throw UserError(
+          "`output_padding` needs a padding in numbers: with \"same\" the result has stride times the rows and columns");
     return slide(dim, in * stride, window, stride, dilation, padding, rows);
   }
   const Index reach = (window - 1) * dilation + 1, all = (in - 1) * stride + reach;
@@ -62,8 +63,9 @@ Slide transposed(const std::string& dim, Index in, Index window, Index stride, I
   }
   s.in = all - s.before - after + more;
   if (s.in < 1)
-    throw UserError("padding " + std::to_string(s.before) + " and " + std::to_string(after) + " leaves nothing of the " +
-                    std::to_string(all) + " that the windows make of \"" + dim + "\" of size " + std::to_string(in) + "; pad less");
+    throw UserError("padding " + std::to_string(s.before) + " and " + std::to_string(after) + " removes all of the " +
+                    std::to_string(all) + " that the windows produce from \"" + dim + "\" of size " + std::to_string(in) +
+                    "; use less padding");
   return s;
 }
 
