@@ -280,6 +280,8 @@ Parsed not_built(const std::string& what) {
 
 Parsed parse_options(const std::vector<std::string>& given) {
   std::vector<std::string> arguments = given;
+  if (std::find(given.begin(), given.end(), "") != given.end())
+    return usage("an argument is empty; expected a command, an option or a name (is a shell variable not set?)", "");
   if (!arguments.empty() && arguments[0] == "help") {  // help VERB: VERB --help
     arguments.erase(arguments.begin());
     arguments.insert(arguments.begin() + (arguments.empty() ? 0 : 1), "--help");

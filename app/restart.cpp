@@ -38,9 +38,10 @@ Gone gone_after(const std::vector<Attempt>& so_far, const Mesh& mesh) {
   return out;
 }
 
-void go_on(RunDirectory& directory, Options& options, Console& console) {
+void go_on(RunDirectory& directory, bool stepped, Options& options, Console& console) {
   std::vector<std::string> said;
-  if (const auto checkpoint = last_good(directory.path(), said)) options.from = std::filesystem::absolute(*checkpoint);
+  if (const auto checkpoint = stepped ? last_good(directory.path(), said) : std::nullopt)
+    options.from = std::filesystem::absolute(*checkpoint);
   for (const std::string& text : said) console.say(LogLevel::warning, text);
   directory.go_on();
 }

@@ -34,8 +34,8 @@ struct Gone {
 // that died or hung twice with no step in between.
 Gone gone_after(const std::vector<Attempt>& so_far, const Mesh& mesh);  // mesh: of the last attempt
 
-// Prepares the run directory for another launch, from its last good checkpoint: `options.from`, empty if there is none yet.
-// UserError: none of its checkpoints can be read.
-void go_on(RunDirectory& directory, Options& options, Console& console);
+// Prepares the run directory for another launch: if the last one has stepped, from its last good checkpoint (`options.from`; as
+// before if there is none yet), else from where that one began. UserError: none of its checkpoints can be read.
+void go_on(RunDirectory& directory, bool stepped, Options& options, Console& console);
 
 }  // namespace motley::app

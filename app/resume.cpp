@@ -4,10 +4,12 @@
 #include <motley/error.h>
 
 #include <algorithm>
+#include <fstream>
 #include <optional>
 
 #include "app/run_directory.h"
 #include "app/run_end.h"
+#include "base/files.h"
 #include "config/job.h"
 #include "weights/checkpoint.h"
 
@@ -22,8 +24,17 @@ bool holds_job(const fs::path& run) {
   return fs::exists(run / kResolvedJob, ignored);
 }
 
-// Runs in runs/ that did not finish, the newest first; only those of this job, unless `job` is empty.
-std::vector<fs::path> unfinished(const std::string& job) {
+// The file of the run's job; empty: not known.
+std::string job_file_of(const fs::path& run) {
+  std::string line;
+  std::ifstream in(run / kJobFile);
+  std::getline(in, line);
+  return line;
+}
+
+// Runs in runs/ that did not finish, the newest first; only those of this job, unless `job` (its name) is empty. Runs of another
+// file's job with the same name are named in `said`.
+std::vector<fs::path> unfinished(const std::string& job, const std::string& file, std::vector<std::string>& said) {
   struct Run {
     std::string time{};
     int number = 1;  // among those of the same second
@@ -39,6 +50,10 @@ std::vector<fs::path> unfinished(const std::string& job) {
     if (z == std::string::npos || z < kTime || !holds_job(entry.path()) || finished(entry.path())) continue;
     const std::size_t begin = z + 1 - kTime;
     if (begin < 1 || name[begin - 1] != '-' || (!job.empty() && name.substr(0, begin - 1) != job)) continue;
+    if (const std::string its = job_file_of(entry.path()); !job.empty() && !its.empty() && its != fs::proximate(file).string()) {
+      said.push_back(entry.path().string() + " is not resumed: it is a run of another job of this name, " + its);
+      continue;
+    }
     const std::string number = z + 2 < name.size() ? name.substr(z + 2) : "1";
     found.push_back({name.substr(begin, kTime), std::atoi(number.c_str()), entry.path()});
   }
@@ -79,7 +94,7 @@ Resume choose_resume(const Options& options) {
     if (!options.run_directory.empty()) {
       if (holds_job(options.run_directory)) runs.push_back(options.run_directory);
     } else {
-      runs = unfinished(job.empty() ? "" : load_job(job, options.sets).name);
+      runs = unfinished(job.empty() ? "" : load_job(job, options.sets).name, job, out.said);
     }
     for (const fs::path& run : runs) {
       if (const auto checkpoint = last_good(run, out.said)) {
@@ -103,8 +118,7 @@ Resume choose_resume(const Options& options) {
       return out;
     }
   } else {
-    const fs::path given = fs::path(options.resume).lexically_normal();
-    const fs::path path = given.has_filename() ? given : given.parent_path();  // "run/"
+    const fs::path whole = plain_path(options.resume), path = fs::proximate(whole);
     std::error_code ignored;
     if (!fs::exists(path, ignored)) throw UserError(path.string() + ": no such run directory or checkpoint", Exit::missing);
     if (!fs::is_directory(path, ignored))
@@ -114,15 +128,15 @@ Resume choose_resume(const Options& options) {
     if (fs::exists(path / kManifest, ignored)) {
       Checkpoint(path).check_chunks();
       out.checkpoint = path;
-      const fs::path run = fs::absolute(path).parent_path().parent_path();
-      if (step_of(path) && fs::absolute(path).parent_path().filename() == kCheckpoints && holds_job(run))
+      const fs::path run = whole.parent_path().parent_path();
+      if (step_of(whole) && whole.parent_path().filename() == kCheckpoints && holds_job(run))
         out.run_directory = fs::proximate(run);
       if (!options.run_directory.empty()) out.run_directory = options.run_directory;  // another course of that run
     } else {
       if (!holds_job(path))
         throw UserError(path.string() + ": neither a run directory (" + kResolvedJob + ") nor a checkpoint (" + kManifest + ")",
                         Exit::data);
-      if (!options.run_directory.empty() && fs::absolute(options.run_directory).lexically_normal() != fs::absolute(path))
+      if (!options.run_directory.empty() && !fs::equivalent(options.run_directory, path, ignored))
         throw UserError("--resume " + options.resume +
                             " continues in that run's directory; leave --run-dir out, or resume from one of its checkpoints",
                         Exit::usage);

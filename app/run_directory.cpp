@@ -28,7 +28,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kLock = ".lock";
-constexpr std::array kFilesOfARun{kResolvedJob, kCommand, kRunFile, kMetrics, kPlanFile, kProfileFile, kTraceFile, kWeightsFile};
+constexpr const char* kDropped = ".dropped";  // what was put aside, while it is removed
+constexpr std::array kFilesOfARun{kResolvedJob, kCommand,     kJobFile,   kRunFile,    kMetrics,
+                                  kPlanFile,    kProfileFile, kTraceFile, kWeightsFile};
 constexpr std::array kEndOfARun{kRunFile, kTraceFile, kWeightsFile};
 
 sigset_t stop_signals() {
@@ -107,7 +109,8 @@ bool has_results(const fs::path& directory) {
 
 void drop_aside(const fs::path& run) {
   std::error_code ignored;
-  fs::remove_all(run / kAside, ignored);
+  fs::rename(run / kAside, run / kDropped, ignored);  // at once: remains that a kill leaves are not taken for a run
+  fs::remove_all(run / kDropped, ignored);
 }
 
 RanksHold::RanksHold(const fs::path& run) : file_(run / ".ranks.lock") {
@@ -239,7 +242,7 @@ void RunDirectory::unlock() {
 }
 
 void RunDirectory::go_on() {
-  restore();
+  if (fs::is_directory(path_ / kAside)) return;
   try {
     fs::create_directories(path_ / kAside);
     for (const char* name : kFilesOfARun) {
@@ -267,6 +270,7 @@ void RunDirectory::put_aside() {
 void RunDirectory::restore() {
   const fs::path aside = path_ / kAside;
   std::error_code failed;
+  fs::remove_all(path_ / kDropped, failed);
   if (!fs::is_directory(aside, failed)) return;
   for (const fs::path& checkpoint : checkpoints_of(aside)) {
     fs::create_directories(path_ / kCheckpoints, failed);

@@ -14,6 +14,7 @@ constexpr const char* kRunFile = "run.json";
 constexpr const char* kMetrics = "metrics.jsonl";
 constexpr const char* kPlanFile = "plan.json";
 constexpr const char* kProfileFile = "profile.json";  // of a run that was restarted on the remaining devices
+constexpr const char* kJobFile = ".job";              // the path of the job's file from the working directory
 
 // SIGINT, SIGTERM and SIGHUP are blocked while an object of this class lives, except inside a SignalGuard (app/launch.h).
 class HeldSignals {
@@ -67,7 +68,8 @@ class RunDirectory {
   // has done steps, stays.
   void forget();
   bool resumed() const { return resumed_; }
-  // The same process runs it again: what the run's end left is put aside. Error(io)
+  // The same process runs it again: what the run's end left is put aside, unless something still is, since no step was done in
+  // between. Error(io)
   void go_on();
 
  private:

@@ -99,10 +99,7 @@ void check_trace_file(const fs::path& file, const fs::path& run_directory) {
       throw UserError("--trace " + file.string() + " is a file of the run itself; give another name", Exit::usage);
   if (fs::is_regular_file(file) && !is_chrome_trace(file))
     throw UserError("--trace " + file.string() + " exists and is not a Chrome trace; give another file", Exit::usage);
-  if (fs::exists(file) && !fs::is_regular_file(file))
-    throw UserError("--trace " + file.string() + " is a directory or a device, which would be replaced; give the name of a file",
-                    Exit::io);
-  require_folder(file);
+  require_writable(file);
 }
 
 // In a separate directory, even if other runs begin in the same second.
@@ -124,21 +121,24 @@ RunDirectory directory_for(const Options& options, const Subject& subject) {
     if (options.run_directory.empty()) return new_run(options, subject);
     const fs::path& path = options.run_directory;
     check_trace_file(options.trace, path);
-    const bool its_own = !options.from.empty() && options.from.parent_path().parent_path() == fs::absolute(path).lexically_normal();
-    if (its_own) return {path, IfRun::resume};
+    std::error_code missing;
+    if (!options.from.empty() && fs::equivalent(options.from.parent_path().parent_path(), path, missing))
+      return {path, IfRun::resume};
     return {path, options.overwrite ? IfRun::overwrite : IfRun::refuse};
   }
   // Checked before anything is measured; a profile's directory is created.
   const bool writes = options.verb == Verb::plan || options.verb == Verb::predict;
-  if (const fs::path& file = writes ? options.output : options.svg; !file.empty()) require_folder(file);
-  if (!options.weights.empty()) static_cast<void>(open_weights(options.weights));
+  if (const fs::path& file = writes ? options.output : options.svg; !file.empty())
+    require_writable(file, options.verb == Verb::predict ? Pipes::refuse : Pipes::accept);
+  const auto weights = options.weights.empty() ? nullptr : open_weights(options.weights);
   if (options.verb == Verb::predict) {
     const auto keep = [&](const fs::path& file, const char* as) {
       if (std::error_code ignored; fs::equivalent(file, options.output, ignored))
         throw UserError("-o " + options.output.string() + " is the " + as + " too and would be overwritten; give another name",
                         Exit::usage);
     };
-    keep(options.weights, "file of weights");
+    keep(weights->name(), "file of weights");
+    keep(fs::path(weights->name()) / options.output.filename(), "file of a checkpoint");
     for (const auto& [input, file] : input_files(options, subject.job->model)) {
       static_cast<void>(InputFile(file));
       keep(file, "input");
@@ -174,7 +174,7 @@ void work(Runtime& rt, const Options& options, const Subject& subject, const fs:
 Options with_resume(Options options, const Resume& resume) {
   options.files = {resume.job};
   options.run_directory = resume.run_directory;
-  options.from = resume.checkpoint.empty() ? "" : fs::absolute(resume.checkpoint);
+  options.from = resume.checkpoint.empty() ? "" : plain_path(resume.checkpoint);
   options.overwrite = options.overwrite || resume.begins_again;
   return options;
 }
@@ -202,6 +202,10 @@ void prepare(const fs::path& directory, const Subject& subject, const Options& o
         break;
       }
   write_file((directory / kCommand).string(), to_text(Json(std::move(words))) + "\n");
+  if (options.verb != Verb::train) return;
+  const fs::path& job = options.files.front();
+  if (std::error_code other; !fs::equivalent(job, directory / kResolvedJob, other))
+    write_file((directory / kJobFile).string(), fs::proximate(job).string() + "\n");
 }
 
 // Writes how the run ended into run.json. True: a run that was stopped before its first step, of which nothing is kept.
@@ -317,7 +321,7 @@ Outcome launch_all(const Options& options, const CommandLine& line, Subject& sub
     end.said = true;
     try {
       subject = next_subject(subject, gone_after(attempts, subject.mesh()), directory.path(), console);
-      go_on(directory, next, console);
+      go_on(directory, attempts.back().stepped, next, console);
     } catch (const std::exception& e) {  // the outcome of the run has precedence
       console.say(LogLevel::error, std::string("motley: no restart: ") + e.what());
       return end;

@@ -62,7 +62,8 @@ struct DataPosition {
 
 /// Options of a Trainer. Every field has a default.
 struct TrainerOptions {
-  std::uint64_t seed = 1;  ///< of the initial weights
+  /// Of the initial weights and of dropout. Empty: 1, and after load() the checkpoint's.
+  std::optional<std::uint64_t> seed{};
   /// Every so many steps all copies of parameters are compared with their owners' bits (0: never). Hashing reads each copied byte
   /// once or twice, fewer times than the kernels of one step: less than a step's time in a hundred steps, below 1 %.
   Index compare_copies_every = 100;

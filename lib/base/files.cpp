@@ -23,6 +23,21 @@ std::filesystem::path folder_of(const std::filesystem::path& file) {
   return file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
 }
 
+std::filesystem::path target_of(const std::filesystem::path& path) {
+  std::error_code failed;
+  if (!std::filesystem::is_symlink(path, failed)) return path;
+  return std::filesystem::exists(path, failed) ? std::filesystem::canonical(path)
+                                               : folder_of(path) / std::filesystem::read_symlink(path);
+}
+
+void require_file(const std::filesystem::path& path) {
+  std::error_code failed;
+  if (std::filesystem::exists(path, failed) && !std::filesystem::is_regular_file(path, failed))
+    throw UserError(path.string() + (std::filesystem::is_directory(path, failed) ? ": is a directory" : ": is a pipe or a device") +
+                        "; give the name of a file",
+                    Exit::io);
+}
+
 void write_all(int fd, std::span<const std::byte> bytes, const std::filesystem::path& path) {
   constexpr std::size_t kMost = std::size_t{1} << 30;  // one write() moves less than 2 GiB on Linux
   while (!bytes.empty()) {
@@ -44,8 +59,9 @@ std::filesystem::path made_beside(const std::filesystem::path& path, const std::
   }
 }
 
-NewFile::NewFile(const std::filesystem::path& path) : final_(path) {
-  path_ = made_beside(path, [this](const char* name) {
+NewFile::NewFile(const std::filesystem::path& path) : final_(target_of(path)) {
+  require_file(final_);
+  path_ = made_beside(final_, [this](const char* name) {
     fd_ = ::open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     return fd_ >= 0;
   });
@@ -128,14 +144,30 @@ std::string InputFile::text(std::uint64_t at, std::uint64_t bytes) const {
   return out;
 }
 
+std::filesystem::path plain_path(const std::filesystem::path& path) {
+  const std::filesystem::path whole = std::filesystem::absolute(path).lexically_normal();
+  return whole.has_filename() ? whole : whole.parent_path();
+}
+
 void require_folder(const std::filesystem::path& file) {
   const std::filesystem::path folder = folder_of(file);
   if (std::error_code failed; !std::filesystem::is_directory(folder, failed))
     throw UserError(file.string() + ": there is no directory " + folder.string() + "; make it, or give another file", Exit::io);
+  if (::access(folder.c_str(), W_OK) != 0)
+    throw UserError(file.string() + ": the directory " + folder.string() + " is not writable: " + std::strerror(errno), Exit::io);
+}
+
+void require_writable(const std::filesystem::path& file, Pipes pipes) {
+  std::error_code failed;
+  const auto kind = std::filesystem::status(file, failed).type();
+  using std::filesystem::file_type;
+  if (pipes == Pipes::accept && (kind == file_type::character || kind == file_type::fifo)) return;
+  require_folder(target_of(file));
+  require_file(target_of(file));
 }
 
 void write_pieces(const std::filesystem::path& path, std::initializer_list<std::span<const std::byte>> pieces) {
-  require_folder(path);
+  require_writable(path);
   NewFile file(path);
   for (const auto& piece : pieces) file.write(piece);
   file.keep();

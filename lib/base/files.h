@@ -11,14 +11,21 @@
 
 namespace motley {
 
-// Requires that the directory of the file exists. UserError (74).
+// Absolute, without "." and "..", and without a slash at the end: "run/" and "./run" are one directory.
+std::filesystem::path plain_path(const std::filesystem::path& path);
+
+// Requires that the file's directory exists and is writable. UserError (74).
 void require_folder(const std::filesystem::path& file);
+enum class Pipes : std::uint8_t { refuse, accept };
+// And that what has this name, or what a symbolic link of this name leads to, is a regular file, a pipe or a character device where
+// they are accepted, or nothing. UserError (74).
+void require_writable(const std::filesystem::path& file, Pipes pipes = Pipes::refuse);
 
 // A free name beside `path` under which make() has created something; make() returns false with errno set. UserError (74).
 std::filesystem::path made_beside(const std::filesystem::path& path, const std::function<bool(const char* name)>& make);
 
-// A file written beside `path`; keep() syncs, renames and syncs the folder. Until then an existing file stays as it is; a file that
-// is not kept is removed. UserError (74) says which call failed on `path`.
+// A file written beside `path`, or beside what a symbolic link of this name leads to; keep() syncs, renames and syncs the folder.
+// Until then an existing file stays as it is; a file that is not kept is removed. UserError (74) says which call failed on `path`.
 class NewFile {
  public:
   explicit NewFile(const std::filesystem::path& path);

@@ -173,10 +173,7 @@ void write_file(const std::string& path, const std::string& text) {
     if (!(out << text) || !out.flush()) throw UserError(path + ": cannot be written: " + std::strerror(errno), Exit::io);
     return;
   }
-  std::filesystem::path target = path;
-  if (std::filesystem::is_symlink(path, failed) && kind == file_type::regular)
-    target = std::filesystem::canonical(path);  // a symbolic link stays a link
-  write_pieces(target, {std::as_bytes(std::span(text))});
+  write_pieces(path, {std::as_bytes(std::span(text))});
 }
 
 }  // namespace motley

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <motley/data.h>
+#include "train/batch_reader.h"
+
 #include <motley/error.h>
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 
 namespace motley {
 namespace {
 
 // Reads sample after sample, and only what the box requires. read(sample, box, values) gives From, `to` has To.
 template <class From, class To, class Read>
-void read_samples(const std::vector<Index>& which, const Box& box, std::span<std::byte> out, Index missing, Read&& read) {
+void each_sample(const std::vector<Index>& which, const Box& box, std::span<std::byte> out, Index missing, Read&& read) {
   if (box[0].end > static_cast<Index>(which.size()))
     throw UserError("a batch of " + std::to_string(which.size()) + " samples was given, but the step reads sample " +
                     std::to_string(box[0].end - 1) + " of it; give as many samples as the batch dim of the graph");
@@ -31,23 +33,70 @@ void read_samples(const std::vector<Index>& which, const Box& box, std::span<std
   }
 }
 
-ReadBox reader(std::shared_ptr<const Dataset> data, std::shared_ptr<const std::vector<Index>> samples) {
-  return [data = std::move(data), samples = std::move(samples)](const Box& box, std::span<std::byte> to) {
-    check(box.size() == data->sample_extents().size() + 1, "a batch of samples has the batch's dim and the sample's");
-    const std::size_t elements = static_cast<std::size_t>(volume(box));
-    if (elements == 0) return;
-    check(to.size() == elements * sizeof(float) || to.size() == elements * sizeof(double), "samples are read as f32 or f64");
-    const auto read = [&](auto... of) { data->read(of...); };
-    if (data->dtype() == DType::i32)
-      read_samples<double, std::int32_t>(*samples, box, to, 0, read);
-    else if (to.size() == elements * sizeof(float))
-      read_samples<double, float>(*samples, box, to, 0, read);
-    else
-      read_samples<double, double>(*samples, box, to, 0, read);
-  };
+std::string to_text(const std::vector<Index>& extents) {
+  std::string out;
+  for (const Index n : extents) out += (out.empty() ? "" : ", ") + std::to_string(n);
+  return "[" + out + "]";
 }
 
 }  // namespace
+
+void BatchReader::operator()(const Box& box, std::span<std::byte> to) const {
+  const std::vector<Index> extents = this->extents();
+  check(!box.empty(), "samples are read over the batch");
+  if (volume(box) == 0) return;
+  if (box.size() == extents.size() + 1)
+    for (std::size_t d = 0; d < extents.size(); d++)
+      if (box[d + 1].begin < 0 || box[d + 1].end > extents[d])
+        throw UserError("a sample's part up to " + std::to_string(box[d + 1].end) + " along dim " + std::to_string(d + 1) +
+                        " is read, but samples have the sizes " + to_text(extents));
+  of_ == Of::samples ? read_samples(box, to) : read_labels(box, to);
+}
+
+void BatchReader::check_fits(const StepTensor& tensor, Index samples) const {
+  const std::string what = of_ == Of::samples ? "samples" : "labels";
+  const auto given = static_cast<Index>(which_->size());
+  if (given != samples)
+    throw UserError("\"" + tensor.name + "\" is fed by " + std::to_string(given) + " samples; expected " + std::to_string(samples) +
+                    ", the size of its first dim");
+  std::vector<Index> sizes;
+  for (std::size_t d = 1; d < tensor.shape.rank(); d++) sizes.push_back(tensor.shape[d].size);
+  const bool one_for_all = of_ == Of::labels && extents().empty();
+  if (sizes != extents() && !one_for_all)
+    throw UserError("\"" + tensor.name + "\" is fed by " + what + " of the sizes " + to_text(extents()) + "; expected " +
+                    to_text(sizes) + ", those of its dims after the first");
+  if ((dtype() == DType::i32) != (tensor.dtype == DType::i32))
+    throw UserError("\"" + tensor.name + "\" is fed by " + what + " that are " + (dtype() == DType::i32 ? "integers" : "floats") +
+                    "; expected " + (tensor.dtype == DType::i32 ? "integers" : "floats"));
+}
+
+void BatchReader::read_samples(const Box& box, std::span<std::byte> to) const {
+  check(box.size() == data_->sample_extents().size() + 1, "a batch of samples has the batch's dim and the sample's");
+  const std::size_t elements = static_cast<std::size_t>(volume(box));
+  check(to.size() == elements * sizeof(float) || to.size() == elements * sizeof(double), "samples are read as f32 or f64");
+  const auto read = [&](auto... of) { data_->read(of...); };
+  if (data_->dtype() == DType::i32)
+    each_sample<double, std::int32_t>(*which_, box, to, 0, read);
+  else if (to.size() == elements * sizeof(float))
+    each_sample<double, float>(*which_, box, to, 0, read);
+  else
+    each_sample<double, double>(*which_, box, to, 0, read);
+}
+
+void BatchReader::read_labels(const Box& box, std::span<std::byte> to) const {
+  const std::size_t elements = static_cast<std::size_t>(volume(box));
+  if (data_->label_dtype() == DType::i32) {
+    check(to.size() == elements * sizeof(std::int32_t), "labels are read as i32");
+    each_sample<std::int32_t, std::int32_t>(*which_, box, to, kNoSample, [&](auto... of) { data_->read_labels(of...); });
+    return;
+  }
+  check(to.size() == elements * sizeof(float) || to.size() == elements * sizeof(double), "labels are read as f32 or f64");
+  const auto read = [&](auto... of) { data_->read_targets(of...); };
+  if (to.size() == elements * sizeof(float))
+    each_sample<double, float>(*which_, box, to, 0, read);
+  else
+    each_sample<double, double>(*which_, box, to, 0, read);
+}
 
 void Dataset::read_labels(Index sample, const Box&, std::span<std::int32_t> out) const {
   std::fill(out.begin(), out.end(), label(sample));
@@ -68,23 +117,9 @@ Batch batch_of(std::shared_ptr<const Dataset> data, std::vector<Index> which, In
   Batch out;
   out.step = step;
   out.epoch = epoch;
-  out.images = reader(data, samples);
-  for (const auto& [name, its] : data->further()) out.further.emplace(name, reader(its, samples));
-  out.labels = [data, samples](const Box& box, std::span<std::byte> to) {
-    check(!box.empty(), "labels are read over the batch");
-    const std::size_t elements = static_cast<std::size_t>(volume(box));
-    if (data->label_dtype() == DType::i32) {
-      check(to.size() == elements * sizeof(std::int32_t), "labels are read as i32");
-      read_samples<std::int32_t, std::int32_t>(*samples, box, to, kNoSample, [&](auto... of) { data->read_labels(of...); });
-      return;
-    }
-    check(to.size() == elements * sizeof(float) || to.size() == elements * sizeof(double), "labels are read as f32 or f64");
-    const auto read = [&](auto... of) { data->read_targets(of...); };
-    if (to.size() == elements * sizeof(float))
-      read_samples<double, float>(*samples, box, to, 0, read);
-    else
-      read_samples<double, double>(*samples, box, to, 0, read);
-  };
+  out.images = BatchReader(data, samples, BatchReader::Of::samples);
+  for (const auto& [name, its] : data->further()) out.further.emplace(name, BatchReader(its, samples, BatchReader::Of::samples));
+  out.labels = BatchReader(data, samples, BatchReader::Of::labels);
   return out;
 }
 

@@ -11,6 +11,7 @@
 #include "mesh/control.h"
 #include "plan/plan_fields.h"
 #include "run/planned.h"
+#include "train/batch_reader.h"
 #include "train/keys.h"
 #include "train/update.h"
 
@@ -58,6 +59,9 @@ void PlanOnRank::check_feeds(const std::map<std::string, ReadBox>& feeds) const 
     if (tensor < 0 || !is_fed(at(passes.tensors, tensor)))
       throw UserError("\"" + name + "\" is fed, but it is not an input of this step");
     if (!read) throw UserError("input \"" + name + "\" is fed by an empty function");
+    const StepTensor& its = at(passes.tensors, tensor);
+    if (const auto* batch = read.target<BatchReader>(); batch != nullptr && its.shape.rank() > 0)
+      batch->check_fits(its, its.shape[0].size * passes.accumulate);
   }
   for (const StepTensor& t : passes.tensors)
     if (is_fed(t) && t.fed_from < 0 && !feeds.contains(t.name)) throw UserError("input \"" + t.name + "\" is not fed");

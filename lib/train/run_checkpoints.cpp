@@ -57,7 +57,8 @@ void RunCheckpoints::finish() {
 }
 
 void RunCheckpoints::write(Index step) {
-  if (!is_saved(step)) warned(step, [&] { save(step); });
+  if (is_saved(step) || std::exchange(tried_, step) == step) return;
+  warned(step, [&] { save(step); });
 }
 
 void RunCheckpoints::save(Index step) {

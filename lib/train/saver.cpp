@@ -54,15 +54,16 @@ Saver::~Saver() {
 
 void Saver::begin(const fs::path& directory, const Manifest& facts) {
   finish();
+  if (directory.empty()) throw UserError("the name of a checkpoint's directory is empty", Exit::usage);
   rt_.phase("copying for a checkpoint");
   auto writing = std::make_unique<Writing>();
-  writing->directory = directory;
-  writing->beside = directory.string() + ".new";
+  writing->directory = plain_path(directory);
+  writing->beside = writing->directory.string() + ".new";
   writing->facts = facts;
   agreed(rt_.transport(), [&] {
     if (rt_.rank() == 0) {
-      refuse_other_files(directory);
-      if (directory.has_parent_path()) make_folder(directory.parent_path());
+      refuse_other_files(writing->directory);
+      make_folder(writing->directory.parent_path());
       std::error_code failed;
       fs::remove_all(writing->beside, failed);
       if (!failed) fs::create_directory(writing->beside, failed);

@@ -25,6 +25,7 @@
 #include "train/keep.h"
 #include "train/read_ahead.h"
 #include "train/run_checkpoints.h"
+#include "weights/checkpoint.h"
 
 namespace motley {
 
@@ -114,6 +115,10 @@ class Job {
                           " steps: an epoch has at least one step",
                       Exit::data);
     const Index per_epoch = order_->steps_per_epoch();
+    if (from.epoch > (Index{1} << 60) / per_epoch)
+      throw UserError(
+          fmt::format("{}: epoch {} of {} steps each is beyond what is counted", in_.resume.string(), from.epoch, per_epoch),
+          Exit::data);
     const Index batch = from.batch_size > 0 ? from.batch * from.batch_size / batch_ : from.batch;
     first_ = from.epoch * per_epoch + std::min(batch, per_epoch);
     total_ = in_.max_steps > 0 ? first_ + in_.max_steps - out_.steps : in_.epochs * per_epoch;
@@ -126,8 +131,14 @@ class Job {
     if (total_ < first_)
       throw UserError(in_.resume.string() + " is at step " + std::to_string(out_.steps) +
                       ": nothing is left to train; raise train.max_steps or train.epochs (--set train.max_steps=...)");
+    if (rt_.rank() != 0 || !in_.say) return;
     const Index samples = in_.data.train->samples();
-    if (rt_.rank() == 0 && in_.say && from.batch_size > 0 && (from.batch_size != batch_ || from.samples != samples))
+    if (const std::uint64_t seed = Checkpoint(in_.resume).manifest().seed; out_.steps > 0 && seed != in_.seed)
+      in_.say(
+          fmt::format("note: the checkpoint was saved with the seed {}, this job has {}: dropout and the order of samples are not "
+                      "those of its run",
+                      seed, in_.seed));
+    if (from.batch_size > 0 && (from.batch_size != batch_ || from.samples != samples))
       in_.say("note: the checkpoint was saved with batches of " + std::to_string(from.batch_size) + " of " +
               std::to_string(from.samples) + " samples, this job has batches of " + std::to_string(batch_) + " of " +
               std::to_string(samples));

@@ -52,7 +52,8 @@ struct Trainer::Impl {
   const Index compare_every;
   std::optional<control::Gathering> sent_figures{};  // of the last step: in flight during the next one
   StepFigures known{};                               // of the last step for which all ranks have all figures
-  const std::uint64_t seed;
+  const bool own_seed;                               // given by the caller: a checkpoint's does not replace it
+  std::uint64_t seed;
   Index sent_step = 0;         // the step whose figures were sent last
   Index step = 0, finite = 0;  // finite: the last step before which parameters were found to be finite
   bool wants_stop = false, wants_save = false, stopped = false;
@@ -61,13 +62,14 @@ struct Trainer::Impl {
   Impl(Runtime& runtime, const Plan& p, const TrainerOptions& options)
       : rt(runtime),
         on_rank((refuse_inference(p), runtime), p, Parameters::to_be_made),
-        state(plan, program.rank, options.seed, on_rank.backend().device_memory()),
+        state(plan, program.rank, options.seed.value_or(1), on_rank.backend().device_memory()),
         trace(recorded_steps(program)),
         executor(program, on_rank.backend(), runtime.transport(), state),
         copies(plan, program, executor, runtime.transport()),
         saver(runtime, state),
         compare_every(options.compare_copies_every),
-        seed(options.seed) {
+        own_seed(options.seed.has_value()),
+        seed(options.seed.value_or(1)) {
     executor.record_into(&trace);
   }
 
@@ -326,6 +328,7 @@ DataPosition Trainer::load(const std::filesystem::path& checkpoint) {
   impl_->step = impl_->finite = from.step;
   impl_->known = {};
   impl_->stopped = false;
+  if (!impl_->own_seed && from.step > 0) impl_->seed = from.seed;  // weights alone have none
   return {from.data.epoch, from.data.batch, from.data.batch_size, from.data.samples};
 }
 Index Trainer::steps() const {

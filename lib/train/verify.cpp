@@ -243,14 +243,14 @@ VerifyReport verify(Runtime& rt, const VerifyInput& in) {
                    [&] { return balance(*in.step, *in.mesh, in.rules, in.profile, {.dtype = dtype}); });
   };
   const Plan f32_plan = plan_in(DType::f32);
-  const RunRecord f32 = run_steps(f32_plan, device, rt.transport(), in, phases("f32: "), Record::decisions);
+  const RunRecord f32 = run_steps(f32_plan, device, rt.transport(), in, phases("f32: "), Recorded::decisions);
   const Plan f64_plan = plan_in(DType::f64);
   const RunRecord f64 = run_steps(f64_plan, *in_f64, rt.transport(), in, phases("f64: "));
   const Mesh one({{"one", 1}}, {in.mesh->device(0)});
   const Step& in_one = in.whole != nullptr ? *in.whole : *in.step;
   const auto whole_plan = [&] { return with_parts_of(f64_plan, in_one, one, {.dtype = DType::f64}); };
   const auto plain = [&](const Plan& of, const Alive& alive, const RunRecord* like, double nudge = 0) {
-    return run_steps(of, *in_f64, *in_memory(1).front(), in, alive, Record::results, like, nudge, Kernels::separate);
+    return run_steps(of, *in_f64, *in_memory(1).front(), in, alive, Recorded::results, like, nudge, Kernels::separate);
   };
   const auto alike_plan = [&] { return with_parts_of(f32_plan, *in.step, one, {.dtype = DType::f64}); };
   // In f64, the unsharded network and, where f32 may decide otherwise, one that takes the f32 run's decisions.
@@ -258,7 +258,7 @@ VerifyReport verify(Runtime& rt, const VerifyInput& in) {
   std::optional<RunRecord> alike;
   const int second = second_rank(rt.transport(), [&] {
     return bytes_of(
-        compiled(rt.rank() == 0 ? alike_plan() : whole_plan(), *in_memory(1).front(), Record::results, Kernels::separate),
+        compiled(rt.rank() == 0 ? alike_plan() : whole_plan(), *in_memory(1).front(), Recorded::results, Kernels::separate),
         Parameters::to_be_made);
   });
   if (second != 0) {
@@ -291,7 +291,7 @@ VerifyReport verify(Runtime& rt, const VerifyInput& in) {
       const Plan own = with_parts_of(f32_plan, in_one, one, {.dtype = DType::f32});
       const auto lost_by = [&](Backend& backend, Kernels kernels, double nudge) {
         const RunRecord alone =
-            run_steps(own, backend, *in_memory(1).front(), in, alive, Record::decisions, nullptr, nudge, kernels);
+            run_steps(own, backend, *in_memory(1).front(), in, alive, Recorded::decisions, nullptr, nudge, kernels);
         RunRecord like = plain(whole, alive, &alone);
         like.logits = truth.logits;
         like.losses.front() = truth.losses.front();

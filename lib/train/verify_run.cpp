@@ -105,17 +105,17 @@ void append(WholeTensor& all, WholeTensor one, const Shape& samples) {
 
 }  // namespace
 
-Program compiled(const Plan& plan, const Transport& transport, Record record, Kernels kernels) {
+Program compiled(const Plan& plan, const Transport& transport, Recorded record, Kernels kernels) {
   const Passes& passes = plan.data().passes;
   CompileOptions options{.keep_gradients = true, .keep = {passes.logits()}, .hosts = transport.hosts()};
   options.fuse = options.fuse_maps = kernels == Kernels::fused;
-  if (record == Record::decisions)
+  if (record == Recorded::decisions)
     for (const int tensor : deciding_tensors(passes)) options.keep.push_back(tensor);
   return compile(plan, transport.rank(), options);
 }
 
 RunRecord run_steps(const Plan& plan, Backend& backend, Transport& transport, const VerifyInput& in,
-                    const std::function<void(const char*)>& before, Record record, const RunRecord* like, double nudge,
+                    const std::function<void(const char*)>& before, Recorded record, const RunRecord* like, double nudge,
                     Kernels kernels) {
   const Passes& passes = plan.data().passes;
   const std::set<int> deciding = deciding_tensors(passes);
@@ -161,7 +161,7 @@ RunRecord run_steps(const Plan& plan, Backend& backend, Transport& transport, co
             take_decisions(executor, program, buffer, other->second, like_within);
         }
       });
-      if (record == Record::decisions) {
+      if (record == Recorded::decisions) {
         out.decided.emplace_back();
         for (int t : deciding) {
           WholeTensor whole = gather_output(plan, program, executor, transport, t, Gathered::on_rank_0);

@@ -124,8 +124,10 @@ class CheckpointWeights final : public WeightsFile {
 
 class CheckpointWriter final : public WeightsWriter {
  public:
-  CheckpointWriter(const fs::path& directory, std::vector<StoredTensor> tensors) : final_(directory), tensors_(std::move(tensors)) {
+  CheckpointWriter(const fs::path& directory, std::vector<StoredTensor> tensors)
+      : final_(plain_path(directory)), tensors_(std::move(tensors)) {
     require_folder(final_);
+    require_names(tensors_);
     for (const StoredTensor& t : tensors_)
       if (t.dtype == "I64") throw UserError(shown(t.name) + ": a checkpoint cannot hold I64 values", Exit::data);
     made_ = made_beside(final_, [](const char* name) { return ::mkdir(name, 0777) == 0; });

@@ -95,6 +95,7 @@ class Finder {
       by_name_.emplace(name, static_cast<int>(i));
       by_underscores_.emplace(with_underscores(name), static_cast<int>(i));
       is_gpt2_ = is_gpt2_ || name.ends_with(".c_attn.weight");
+      is_bert_ = is_bert_ || name.ends_with(".attention.self.query.weight");
     }
   }
 
@@ -109,6 +110,15 @@ class Finder {
     }
     // The right name with another shape: the caller complains.
     return {find(wanted.name)};
+  }
+
+  bool is_gpt2() const { return is_gpt2_; }
+  bool is_bert() const { return is_bert_; }
+  // Whether the file has both tensors, with the same values.
+  bool are_equal(const std::string& a, const std::string& b) const {
+    const int first = find(a), second = find(b);
+    return first >= 0 && second >= 0 && first != second &&
+           at(file_.tensors(), first).extents == at(file_.tensors(), second).extents && file_.read(first) == file_.read(second);
   }
 
  private:
@@ -137,15 +147,23 @@ class Finder {
 
   const WeightsFile& file_;
   std::map<std::string, int> by_name_{}, by_underscores_{};
-  bool is_gpt2_ = false;
+  bool is_gpt2_ = false, is_bert_ = false;
 };
 
-bool steers_nothing(const StoredTensor& t) {
+// Tensors that GPT-2's and BERT's files have beside their network's; the second names of tied ones only if the values are the same.
+bool affects_nothing(const Finder& finder, const StoredTensor& t) {
   const auto ends = [&](const char* end) { return t.name.ends_with(end); };
-  return (ends(".num_batches_tracked") && t.extents.empty()) || ends("position_ids") || ends(".attn.masked_bias") ||
-         (ends(".attn.bias") && t.extents.size() == 4) || t.name == "lm_head.weight" || ends("cls.predictions.decoder.weight") ||
-         ends("cls.predictions.decoder.bias") || ends("cls.predictions.bias") ||
-         t.name.find("pooler.dense.") != std::string::npos || t.name.starts_with("cls.seq_relationship.");
+  const bool integers = t.dtype == "I64" || t.dtype == "I32";
+  if ((ends(".num_batches_tracked") && t.extents.empty()) || (ends("position_ids") && integers)) return true;
+  if (finder.is_gpt2() && (ends(".attn.masked_bias") || (ends(".attn.bias") && t.extents.size() == 4))) return true;
+  if (finder.is_bert() && (t.name.find("pooler.dense.") != std::string::npos || t.name.starts_with("cls.seq_relationship.")))
+    return true;
+  for (const auto& [copy, tied] : {std::pair{"lm_head.weight", "wte.weight"},
+                                   {"cls.predictions.decoder.weight", "embeddings.word_embeddings.weight"},
+                                   {"cls.predictions.bias", "cls.predictions.decoder.bias"},
+                                   {"cls.predictions.decoder.bias", "cls.predictions.bias"}})
+    if (ends(copy) && finder.are_equal(t.name, tied)) return true;
+  return false;
 }
 
 class Renamed final : public WeightsFile {
@@ -200,7 +218,7 @@ std::unique_ptr<WeightsFile> in_own_names(std::unique_ptr<WeightsFile> file, con
   }
   for (int i = 0; i < static_cast<int>(file->tensors().size()); i++) {
     const StoredTensor& t = at(file->tensors(), i);
-    if (used.contains(i) || steers_nothing(t)) continue;
+    if (used.contains(i) || affects_nothing(finder, t)) continue;
     tensors.push_back(t);
     sources.push_back({i});
   }

@@ -14,8 +14,9 @@ namespace motley {
 // out]);
 //   its output: `out_proj`, `c_proj`, or `output.dense` beside `self` (BERT);
 // - `gamma` and `beta` of norms; a parameter that is a separate layer, without `.weight`.
-// Entries that do not affect the network are left out: `num_batches_tracked`, position ids, causal masks, a tied weight's second
-// name, BERT's pooler. All other tensors keep their names: the caller complains that they are unknown.
+// Entries that do not affect the network are left out: `num_batches_tracked`, position ids, GPT-2's causal masks, BERT's pooler, a
+// tied weight under its second name (with the same values). All other tensors keep their names: the caller complains that they are
+// unknown.
 std::unique_ptr<WeightsFile> in_own_names(std::unique_ptr<WeightsFile> file, const std::vector<StoredTensor>& wanted);
 
 }  // namespace motley

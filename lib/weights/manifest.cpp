@@ -131,7 +131,7 @@ class Structure {
   void check() const {
     constexpr Index kMost = Index{1} << 36;  // numbers computed from them are counted in 64 bits
     const StoredPosition& now = manifest_.data;
-    const Index batches = now.batch_size > 0 && now.samples > 0 ? now.samples / now.batch_size : kMost;
+    const Index samples = now.samples > 0 ? now.samples : kMost, batches = now.batch_size > 0 ? samples / now.batch_size : kMost;
     if (manifest_.step > kMost || now.epoch > kMost || now.batch > batches)
       damaged(fmt::format("step {}, epoch {}, batch {} (of {} samples, in batches of {}) is not a valid position in a training",
                           manifest_.step, now.epoch, now.batch, now.samples, now.batch_size));

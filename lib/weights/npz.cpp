@@ -374,7 +374,8 @@ std::unique_ptr<WeightsFile> open_npz(const fs::path& path) {
 }
 
 std::unique_ptr<WeightsWriter> new_npz(const fs::path& path, const std::vector<StoredTensor>& tensors, std::uint64_t zip64_from) {
-  require_folder(path);
+  require_writable(path);
+  require_names(tensors);
   return std::make_unique<NpzWriter>(path, tensors, zip64_from);
 }
 

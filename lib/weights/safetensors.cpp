@@ -21,12 +21,16 @@ namespace {
 
 constexpr const char* kRead = "F32, F64, F16, BF16, I32 and I64 can be read";
 
-// Element size of the format's other dtypes: a file may have tensors of these that motley does not read (a mask, a counter).
-Index bytes_of_other(const std::string& dtype) {
-  if (dtype == "U64") return 8;
-  if (dtype == "U32") return 4;
-  if (dtype == "U16" || dtype == "I16") return 2;
-  return dtype == "U8" || dtype == "I8" || dtype == "BOOL" || dtype == "F8_E4M3" || dtype == "F8_E5M2" ? 1 : 0;
+// Bits of an element. A file may have tensors of the format's other dtypes, which motley does not read (a mask, a counter). 0: no
+// dtype of the format.
+Index bits_of(const std::string& dtype) {
+  if (const Index bytes = bytes_of_dtype(dtype); bytes > 0) return 8 * bytes;
+  if (dtype == "U64" || dtype == "C64") return 64;
+  if (dtype == "U32") return 32;
+  if (dtype == "U16" || dtype == "I16") return 16;
+  if (dtype == "F6_E2M3" || dtype == "F6_E3M2") return 6;
+  if (dtype == "F4") return 4;
+  return dtype == "U8" || dtype == "I8" || dtype == "BOOL" || dtype.starts_with("F8_") ? 8 : 0;
 }
 
 namespace fs = std::filesystem;
@@ -34,7 +38,6 @@ namespace fs = std::filesystem;
 static_assert(std::endian::native == std::endian::little, "the files are little endian");
 
 constexpr std::uint64_t kMostHeader = 100'000'000;  // bytes: the reference implementation's limit
-constexpr const char* kMetadata = "__metadata__";
 constexpr const char* kHash = "xxh3:";
 
 struct Extent {  // bytes of the buffer that follows the header
@@ -130,8 +133,8 @@ class HeaderReader {
     const Json* dtype = m.value.find("dtype");
     const auto* word = dtype == nullptr ? nullptr : std::get_if<std::string>(&dtype->value);
     if (word == nullptr) damaged(where + ": \"dtype\" is missing, or not a text");
-    const Index item = bytes_of_dtype(*word) > 0 ? bytes_of_dtype(*word) : bytes_of_other(*word);
-    if (item == 0) damaged(where + ": dtype " + shown(*word) + "; " + kRead);
+    const Index bits = bits_of(*word);
+    if (bits == 0) damaged(where + ": dtype " + shown(*word) + "; " + kRead);
     StoredTensor tensor{m.key, *word, {}};
     for (const Json& n : list_in(m.value, "shape", where)) tensor.extents.push_back(size_in(n, where + ": \"shape\""));
     const Json::Array& offsets = list_in(m.value, "data_offsets", where);
@@ -142,8 +145,9 @@ class HeaderReader {
       damaged(fmt::format("{}: data_offsets [{}, {}] of {} bytes of values", where, at.begin, at.end, buffer_));
     const auto elements = elements_of(tensor.extents);
     Index bytes = 0;
-    if (!elements || __builtin_mul_overflow(*elements, item, &bytes))
+    if (!elements || __builtin_mul_overflow(*elements, bits, &bytes))
       damaged(where + ": shape " + to_text(tensor.extents) + " has more elements than a file can hold");
+    bytes = bytes / 8 + (bytes % 8 != 0 ? 1 : 0);
     if (static_cast<std::uint64_t>(bytes) != at.end - at.begin)
       damaged(fmt::format("{}: {} {} takes {} bytes, its data_offsets give it {}", where, *word, to_text(tensor.extents), bytes,
                           at.end - at.begin));
@@ -261,7 +265,8 @@ std::unique_ptr<WeightsFile> open_safetensors(const fs::path& path) {
 
 std::unique_ptr<WeightsWriter> new_safetensors(const fs::path& path, const std::vector<StoredTensor>& tensors,
                                                const Metadata& metadata) {
-  require_folder(path);
+  require_writable(path);
+  require_names(tensors);
   return std::make_unique<SafetensorsWriter>(path, tensors, metadata);
 }
 

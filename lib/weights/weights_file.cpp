@@ -7,11 +7,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 #include "base/at.h"
 #include "base/files.h"
 #include "base/half.h"
 #include "base/hash.h"
+#include "base/utf8.h"
 #include "weights/checkpoint.h"
 
 namespace motley {
@@ -78,6 +80,15 @@ std::unique_ptr<WeightsFile> open_weights(const fs::path& path) {
   if (start == "PK" && (end == ".pt" || end == ".pth"))
     throw UserError(path.string() + ": PyTorch's own format; write its tensors with safetensors.torch.save_file", Exit::data);
   return start == "PK" || end == ".npz" ? open_npz(path) : open_safetensors(path);
+}
+
+void require_names(const std::vector<StoredTensor>& tensors) {
+  std::set<std::string> names;
+  for (const StoredTensor& t : tensors) {
+    if (!is_utf8(t.name)) throw UserError(printable(t.name) + ": this tensor's name is not UTF-8; rename it", Exit::data);
+    if (t.name == kMetadata) throw UserError(t.name + ": no tensor can have this name; rename it", Exit::data);
+    if (!names.insert(t.name).second) throw UserError(shown(t.name) + ": two tensors have this name", Exit::data);
+  }
 }
 
 std::optional<Index> elements_of(const std::vector<Index>& extents) {

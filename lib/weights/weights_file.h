@@ -68,6 +68,10 @@ std::unique_ptr<WeightsWriter> new_safetensors(const std::filesystem::path& path
 std::unique_ptr<WeightsWriter> new_npz(const std::filesystem::path& path, const std::vector<StoredTensor>& tensors,
                                        std::uint64_t zip64_from = 0xffffffff);
 
+constexpr const char* kMetadata = "__metadata__";  // what .safetensors files have beside their tensors
+// Whether files of every kind can hold these names: each once, UTF-8, not kMetadata. UserError (65).
+void require_names(const std::vector<StoredTensor>& tensors);
+
 // Calls visit(at, length) for every row of the box along its last dim, row-major; at: the row's first global indices.
 template <class F>
 void for_each_run(const Box& box, F&& visit) {

@@ -133,7 +133,7 @@ def usage():
     room = Room()
     for words, part in [((), "no command given"), (("eval", "x"), "--weights"), (("predict", "x", "--weights", "y"), "--input"), (("convert", "x"), "OUT"), (("trian", "x"), 'did you mean "train"?'), (("train",), "JOB"),
                         (("train", "x", "--overwrit"), 'did you mean "--overwrite"?'), (("verify", "x", "--steps", "many"), "--steps"),
-                        (("verify", "x", "--steps", "0"), "--steps"), (("plan", "x", "y"), 'unexpected argument "y"'), (("check",), "FILE"),
+                        (("verify", "x", "--steps", "0"), "--steps"), (("plan", "x", "y"), 'unexpected argument "y"'), (("check",), "FILE"), (("convert", "", "x.npz"), "an argument is empty"),
                         (("plan", "x", "--format", "xml"), "--format"), (("--nonsense",), "--nonsense"),
                         (("profile", "--set", "train.batch=1"), "--set")]:
         done = room.run(*words, code=64)
@@ -437,7 +437,7 @@ def explains():
     done = room.run("explain", "job.json", "--svg", "no/such/plan.svg", code=74)
     has(done.err, "no/such/plan.svg: there is no directory no/such; make it, or give another file")
     (room.path / "taken").mkdir()
-    has(room.run("explain", "job.json", "--svg", "taken", code=74).err, "motley: taken: cannot be replaced")
+    has(room.run("explain", "job.json", "--svg", "taken", code=74).err, "motley: taken: is a directory; give the name of a file")
     has(room.run("explain", "job.json", "--tensor", "conv2d_1.weigth", code=64).err, 'did you mean "conv2d_1.weight"?')
     assert not (room.path / "runs").exists()
 
@@ -612,6 +612,28 @@ def keeps_weights():
     test = json.loads(room.run("eval", "three.json", "--weights", "run", "--format", "json").out)
     assert abs(test["loss"] - run["test_loss"]) < 1e-6 and test["samples"] == 16, test
     has(room.run("eval", "job.json", "--weights", "run").out, "accuracy  ", "samples   16")
+    # Nothing but a regular file is replaced: not what a link leads to by the link, no pipe, not the weights themselves.
+    (room.path / "link.npy").symlink_to("y.npy")
+    write_npy(room.path / "x.npy", (1, 1, 8, 8), [0.5] * 64)
+    predict = ("predict", "job.json", "--weights", "run", "--input", "x.npy", "-o")
+    room.run(*predict, "link.npy")
+    assert (room.path / "link.npy").is_symlink() and npy((room.path / "y.npy").read_bytes())[1] == [1, 4]
+    os.mkfifo(room.path / "pipe.npy")
+    has(room.run(*predict, "pipe.npy", code=74).err, "pipe.npy: is a pipe or a device")
+    has(room.run(*predict, "run/weights.safetensors", code=64).err, "is the file of weights too")
+    has(room.run("predict", "job.json", "--weights", "checkpoint", "--input", "x.npy", "-o", "checkpoint/rank-0.bin", code=64).err, "is the file of a checkpoint too")
+    has(room.run("convert", "run", "new/").out, "4 tensors")
+    assert (room.path / "new/manifest.json").exists()
+    # Names that no file of another kind can hold.
+    for name in ["__metadata__", "caf\N{LATIN SMALL LETTER E WITH ACUTE}"]:
+        with zipfile.ZipFile(room.path / "odd.npz", "w") as odd:
+            odd.writestr("conv2d_1.bias.npy", archive.read("conv2d_1.bias.npy"))
+            odd.writestr(name + ".npy", archive.read("conv2d_1.bias.npy"))
+        raw = (room.path / "odd.npz").read_bytes()
+        (room.path / "odd.npz").write_bytes(raw.replace("caf\N{LATIN SMALL LETTER E WITH ACUTE}".encode(), b"caf\xff\xfe"))
+        for out in ["odd.safetensors", "odd2.npz", "odd"]:
+            has(room.run("convert", "odd.npz", out, code=65).err, "rename it")
+            assert not (room.path / out).exists()
     with contextlib.suppress(ImportError):
         import numpy
         loaded = numpy.load(room.path / "all.npz")
@@ -964,6 +986,13 @@ def resumes():
     # Another batch size: the data goes on at the same sample, and a note says so.
     as_at_16("batch")
     has(room.run("train", "job.json", "--resume", "batch", "--set", "train.batch=4", "--set", "data.samples=64").err, "note: the checkpoint was saved with batches of 8 of 64 samples, this job has batches of 4 of 64")
+    # A directory is the same however it is written; another seed is said.
+    for i, words in enumerate([("auto", "--run-dir", "./DIR"), ("auto", "--run-dir", "DIR/"), ("./DIR/",), ("DIR/../DIR/checkpoints/step-16/",)]):
+        as_at_16(f"written{i}")
+        has(room.run("train", "job.json", "--resume", *[w.replace("DIR", f"written{i}") for w in words]).err, f"resuming from", "checkpoints/step-16")
+        assert losses(room, f"written{i}") == losses(room, "full"), words
+    as_at_16("seed")
+    has(room.run("train", "job.json", "--resume", "seed", "--set", "train.seed=9").err, "note: the checkpoint was saved with the seed 1, this job has 9")
     # Refused.
     kept = {p: p.read_bytes() for p in (room.path / "full").iterdir() if p.is_file()}
     as_it_was = lambda: kept == {p: p.read_bytes() for p in (room.path / "full").iterdir() if p.is_file()}
@@ -992,7 +1021,7 @@ def resumes():
                               (("full", "--overwrite"), 64, "give only one of them"), (("full", "--run-dir", "x"), 64, "leave --run-dir out"), ((".",), 65, "neither a run directory")]:
         has(room.run("train", "job.json", "--resume", *words, code=code).err, part)
     has(room.run("train", "job.json", "--resume", "full/checkpoints/step-16", "--run-dir", "x", "--set", 'train.optimizer={"kind":"sgd","learning_rate":0.1}', code=65).err,
-        'it keeps "mean" and "square" of a parameter, this one "velocity"')
+        'its state of a parameter is "mean" and "square", expected "velocity"')
     for bad, part in [({}, "(when to save)"), ({"every_steps": 1, "every_epochs": 1}, "found 2"), ({"every_steps": 0}, "every_steps"), ({"every_seconds": 0}, "above 0"), ({"every_stps": 1}, "every_steps")]:
         has(room.run("check", "job.json", "--set", "train.checkpoint=" + json.dumps(bad), code=78).err, "/train/checkpoint", part)
     # A run that is overwritten loses its checkpoints too.
@@ -1026,6 +1055,12 @@ def stopped_runs():
         taken.append(steps)
         size = (run / "metrics.jsonl").stat().st_size
     assert taken == sorted(set(taken)), taken
+    # A run of another file's job of the same name is not taken.
+    (room.path / "other").mkdir()
+    room.write("other/job.json", job(max_steps=2))
+    has(room.run("train", "other/job.json", "--resume", "auto").err, f"runs/{run.name} is not resumed: it is a run of another job of this name, job.json", "starting a new one")
+    [other] = [p for p in (room.path / "runs").iterdir() if p != run]
+    shutil.rmtree(other)
     total = taken[-1] + 10
     room.run("train", "job.json", "--resume", "auto", "--set", f"train.max_steps={total}")
     room.run("train", "job.json", "--run-dir", "whole", "--set", f"train.max_steps={total}")
@@ -1097,7 +1132,7 @@ def traces():
     has(room.run("trace", "run", code=65).err, "trace.json:1:")
     (room.path / "run/trace.json").unlink()
     has(room.run("trace", "run", code=66).err, "trace.json")
-    for file, part in [("nowhere/t.json", "there is no directory"), ("empty", "is a directory"), ("/dev/null", "or a device")]:
+    for file, part in [("nowhere/t.json", "there is no directory"), ("empty", "is a directory"), ("/dev/null", "is a pipe or a device")]:
         has(room.run("train", "job.json", "--run-dir", "never", "--trace", file, code=74).err, part)
         assert not (room.path / "never").exists()
     before = (room.path / "job.json").read_text()
@@ -1293,6 +1328,32 @@ def restarts():
     assert run["status"] == "stopped" and (room.path / f"early/checkpoints/step-{run['steps']}").exists(), run
     room.run("convert", f"early/checkpoints/step-{run['steps']}", "same.safetensors")
     assert (room.path / "same.safetensors").read_bytes() == (room.path / "early/weights.safetensors").read_bytes()
+    # What is overwritten is gone with the first step, and not a start before it: a rank dies before the first step, another after it.
+    room.write("old.json", job(max_steps=20, checkpoint={"every_steps": 10}))
+    room.run("train", "old.json", "--run-dir", "over")
+    room.write("new.json", job(max_steps=20000, seed=2))
+    room.run("train", "new.json", "--run-dir", "whole2")
+    process = room.start("train", "new.json", "--run-dir", "over", "--overwrite", "--restart", "2")
+    wait_for(lambda: 1 in ranks_of(process.pid), "ranks are there")
+    first = ranks_of(process.pid)
+    os.kill(first[1], signal.SIGKILL)
+    before_a_step = (room.path / "over/.before").exists()
+    wait_for(lambda: len(ranks_of(process.pid)) == 2 and not set(first.values()) & set(ranks_of(process.pid).values()), "they are started again")
+    metrics = room.path / "over/metrics.jsonl"
+    wait_for(lambda: not (room.path / "over/.before").exists() and metrics.exists() and metrics.stat().st_size > 1000, "steps are done")
+    os.kill(ranks_of(process.pid)[1], signal.SIGKILL)
+    _, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 0 and before_a_step, (process.returncode, before_a_step, err)
+    assert err.count("from the beginning, there is no checkpoint yet") == 2 and not (room.path / "over/checkpoints").exists(), err
+    assert losses(room, "over") == losses(room, "whole2")
+    # From the checkpoint that was chosen, as long as no step was done.
+    room.run("train", "job.json", "--run-dir", "chosen", "--set", "train.max_steps=800")
+    process = room.start("train", "job.json", "--resume", "chosen/checkpoints/step-400", "--restart", "1", "--set", "train.max_steps=800")
+    wait_for(lambda: 1 in ranks_of(process.pid), "ranks are there")
+    os.kill(ranks_of(process.pid)[1], signal.SIGKILL)
+    _, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 0, err
+    has(err, "restart 1 of 1: from chosen/checkpoints/step-400")
     # Not the launcher's own: refused.
     mpiexec = shutil.which("mpiexec.mpich") or shutil.which("mpiexec")
     has(room.run("train", "job.json", "--run-dir", "own", "--restart", "1", before=[mpiexec, "-n", "2"], code=64).err, "--restart works only where")

@@ -255,8 +255,8 @@ TEST_CASE("checkpoint law: what does not fit or is damaged is refused on all ran
   };
   const auto other_slots = refusals(adam, checkpoint);
   REQUIRE(other_slots.size() == 2);
-  CHECK_THAT(other_slots[0],
-             Catch::Contains("65") && Catch::Contains("it keeps \"velocity\" of a parameter, this one \"mean\" and \"square\""));
+  CHECK_THAT(other_slots[0], Catch::Contains("65") &&
+                                 Catch::Contains("its state of a parameter is \"velocity\", expected \"mean\" and \"square\""));
   CHECK(other_slots[0] == other_slots[1]);
   CHECK_THAT(refusals(sgd, in.path / "nowhere").at(0), Catch::Contains("66") && Catch::Contains("no such checkpoint"));
   // Rank 1's file alone: both ranks refuse.

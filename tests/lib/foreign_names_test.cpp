@@ -15,10 +15,15 @@ class Counted final : public WeightsFile {
  public:
   explicit Counted(std::vector<StoredTensor> tensors) : WeightsFile("counted", std::move(tensors)) {}
   NpyData read(int tensor) const override {
+    const std::string& name = at(tensors(), tensor).name;
     std::vector<float> out(static_cast<std::size_t>(*elements_of(at(tensors(), tensor).extents)));
-    std::iota(out.begin(), out.end(), 1000.0F * static_cast<float>(tensor));
+    std::iota(out.begin(), out.end(), 1000.0F * static_cast<float>(name == tied_ ? find(to_) : tensor));
     return out;
   }
+  void tie(const std::string& name, const std::string& to) { tied_ = name, to_ = to; }  // both have the same values
+
+ private:
+  std::string tied_{}, to_{};
 };
 
 std::vector<float> values(const WeightsFile& file, const std::string& name) {
@@ -74,8 +79,7 @@ TEST_CASE("weights by name: GPT-2's fused and transposed matrices", "[weights]")
                          {"transformer.h.0.attn.c_proj.weight", kF, {2, 2}},
                          {"transformer.h.0.mlp.c_fc.weight", kF, {2, 3}},
                          {"transformer.wpe.weight", kF, {4, 2}},
-                         {"transformer.h.0.attn.bias", kF, {1, 1, 4, 4}},
-                         {"lm_head.weight", kF, {7, 2}}},
+                         {"transformer.h.0.attn.bias", kF, {1, 1, 4, 4}}},
                         {{"h.0.attn.query.weight", kF, {2, 1, 2}},
                          {"h.0.attn.value.weight", kF, {2, 1, 2}},
                          {"h.0.attn.key.bias", kF, {2, 1}},
@@ -92,6 +96,25 @@ TEST_CASE("weights by name: GPT-2's fused and transposed matrices", "[weights]")
   CHECK(values(*file, "h.0.attn.out.weight") == std::vector<float>{2000, 2002, 2001, 2003});
   CHECK(values(*file, "h.0.mlp.c_fc.weight") == std::vector<float>{3000, 3003, 3001, 3004, 3002, 3005});
   CHECK(values(*file, "wpe.weight").front() == 4000);
+}
+
+TEST_CASE("weights by name: what is left out is GPT-2's or BERT's, or a tied weight under its second name", "[weights]") {
+  const std::vector<StoredTensor> gpt2{{"h.0.attn.c_attn.weight", kF, {2, 6}},
+                                       {"transformer.wte.weight", kF, {7, 2}},
+                                       {"lm_head.weight", kF, {7, 2}},
+                                       {"h.0.attn.bias", kF, {1, 1, 4, 4}}};
+  for (const bool tied : {true, false}) {
+    auto stored = std::make_unique<Counted>(gpt2);
+    if (tied) stored->tie("lm_head.weight", "transformer.wte.weight");
+    const auto file = in_own_names(std::move(stored), {{"wte.weight", kF, {7, 2}}});
+    CHECK((file->find("lm_head.weight") < 0) == tied);
+    CHECK(file->find("h.0.attn.bias") < 0);
+  }
+  // Of any other network they are unknown: the caller says so.
+  const std::vector<StoredTensor> other{{"dense.weight", kF, {2, 2}},         {"lm_head.weight", kF, {2}},
+                                        {"foo.pooler.dense.weight", kF, {2}}, {"x.attn.bias", kF, {1, 1, 2, 2}},
+                                        {"x.position_ids", kF, {2}},          {"cls.seq_relationship.bias", kF, {2}}};
+  CHECK(own(other, {{"dense.weight", kF, {2, 2}}})->tensors() == other);
 }
 
 TEST_CASE("weights by name: BERT's and PyTorch's attention, parameters, norms", "[weights]") {

@@ -350,7 +350,7 @@ TEST_CASE("a folder of pictures: classes by name, files by name") {
   REQUIRE(wrong.size() == 4);
   for (int n = 0; n < 30; n++) in.write("d/train/dogs/wide" + std::to_string(n) + ".png", png(1, 4, 0, bytes({1, 2, 3, 4})));
   CHECK(check_folder(in.at("d"), {.extents = {1, 1, 2}}).size() == 30);
-  CHECK_THAT(wrong[1], Contains("train/dogs/a.PNG: a picture of 1 x 2 (rows, columns); expected 1 x 3"));
+  CHECK_THAT(wrong[1], Contains("train/dogs/a.PNG: an image of 1 x 2 (rows, columns); expected 1 x 3"));
   CHECK_THAT(refused(Exit::data,
                      [&] {
                        all_of(*load_folder(in.at("d"), {.extents = {1, 1, 3}}).train, 1);

@@ -130,12 +130,66 @@ TEST_CASE("trainer: a checkpoint does not replace what is none", "[train]") {
     Trainer trainer(rt, plan);
     const std::string foreign = thrown_by([&] { trainer.save(mine); }), no_directory = thrown_by([&] { trainer.save(file); });
     for (int again = 0; again < 2; again++) trainer.save(folder.path() / "step-1");
+    trainer.save(folder.path() / "step-1/");  // the same directory
+    CHECK_THROWS_AS(trainer.save(""), UserError);
     const std::lock_guard hold(lock);
     CHECK_THAT(foreign, Catch::Contains("it holds \"thesis.txt\", which is not part of a checkpoint"));
     CHECK_THAT(no_directory, Catch::Contains("is not a directory"));
   });
   CHECK(text_of(mine / "thesis.txt") == "all of it");
   CHECK(text_of(file) == "this too");
+}
+
+TEST_CASE("trainer: samples that are not the network's are refused", "[train]") {
+  const Plan plan = small_plan(2, DType::f32);
+  const auto of = [](std::vector<Index> sample, Index batch) {
+    std::vector<Index> which(static_cast<std::size_t>(batch));
+    return batch_of(synthetic(std::move(sample), kClasses, 8, 3).train, which, 0, 0);
+  };
+  std::map<std::string, std::string> said;
+  std::mutex lock;
+  run_ranks_in_memory(2, [&](Runtime& rt) {
+    Trainer trainer(rt, plan);
+    const auto step = [&](const std::map<std::string, ReadBox>& feeds) { return thrown_by([&] { trainer.step_named(feeds); }); };
+    const Batch good = of({2, 6, 5}, 4);
+    trainer.step_named(feeds_of(good));
+    const std::string larger = step(feeds_of(of({2, 7, 5}, 4))), smaller = step(feeds_of(of({2, 6, 4}, 4))),
+                      other = step(feeds_of(of({6, 5}, 4))), few = step(feeds_of(of({2, 6, 5}, 3))),
+                      many = step(feeds_of(of({2, 6, 5}, 5))), kind = step({{"image", good.labels}, {"label", good.labels}});
+    const std::lock_guard hold(lock);
+    CHECK_THAT(larger, Catch::Contains("\"image\" is fed by samples of the sizes [2, 7, 5]; expected [2, 6, 5]"));
+    CHECK_THAT(smaller, Catch::Contains("[2, 6, 4]; expected [2, 6, 5]"));
+    CHECK_THAT(other, Catch::Contains("[6, 5]; expected [2, 6, 5]"));
+    CHECK_THAT(few, Catch::Contains("is fed by 3 samples; expected 4"));
+    CHECK_THAT(many, Catch::Contains("is fed by 5 samples; expected 4"));
+    CHECK_THAT(kind, Catch::Contains("\"image\" is fed by labels that are integers; expected floats"));
+    CHECK(trainer.steps() == 1);
+  });
+}
+
+TEST_CASE("trainer: a loaded checkpoint goes on with its seed, unless another one is given", "[train]") {
+  Graph g;
+  const Dim n{"n", 4}, in{"in", 8}, out{"out", kClasses};
+  const Tensor x = dropout(g.input("image", {n, in}), {.rate = 0.5}), label = g.input("label", {n}, DType::i32);
+  const Step step = training(mean(softmax_cross_entropy(dense(x, {.out = {out}}), label, out)), Sgd{.learning_rate = 0.1});
+  const Plan plan = balance(step, line_of(1), {}, {}, {.dtype = DType::f64});
+  const Batch batch = batch_of(synthetic({8}, kClasses, 4, 3).train, {0, 1, 2, 3}, 0, 0);
+  const Folder folder;
+  std::vector<double> losses;
+  run_ranks_in_memory(1, [&](Runtime& rt) {
+    Trainer first(rt, plan, {.seed = 7});
+    first.step_named(feeds_of(batch));
+    first.save(folder.path() / "step-1");
+    losses.push_back(first.step_named(feeds_of(batch)).loss);
+    for (const TrainerOptions& options : {TrainerOptions{}, TrainerOptions{.seed = 7}, TrainerOptions{.seed = 8}}) {
+      Trainer next(rt, plan, options);
+      next.load(folder.path() / "step-1");
+      losses.push_back(next.step_named(feeds_of(batch)).loss);
+    }
+  });
+  CHECK(losses[1] == losses[0]);
+  CHECK(losses[2] == losses[0]);
+  CHECK(losses[3] != losses[0]);
 }
 
 TEST_CASE("plans and inputs of types that nothing computes are refused", "[train]") {

@@ -182,7 +182,8 @@ TEST_CASE("safetensors: what the format forbids is named") {
   const auto tensor = [](const std::string& rest) { return safetensors("{\"a\":{" + rest + "}}", "12345678"); };
   for (const auto& [text, part] : std::vector<std::pair<std::string, std::string>>{
            {R"("dtype":"F32","shape":[3],"data_offsets":[0,8])", "F32 [3] takes 12 bytes, its data_offsets give it 8"},
-           {R"("dtype":"F4","shape":[8],"data_offsets":[0,8])", "dtype \"F4\"; F32, F64, F16, BF16, I32 and I64"},
+           {R"("dtype":"F5","shape":[8],"data_offsets":[0,8])", "dtype \"F5\"; F32, F64, F16, BF16, I32 and I64"},
+           {R"("dtype":"F4","shape":[8],"data_offsets":[0,8])", "F4 [8] takes 4 bytes, its data_offsets give it 8"},
            {R"("dtype":"BOOL","shape":[7],"data_offsets":[0,8])", "BOOL [7] takes 7 bytes, its data_offsets give it 8"},
            {R"("dtype":"F32","shape":[2])", "\"data_offsets\" is missing"},
            {R"("dtype":"F32","shape":[-2],"data_offsets":[0,8])", "expected an integer from 0"},
