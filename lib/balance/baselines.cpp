@@ -34,12 +34,14 @@ Baseline baselines_of(const Passes& passes, const Mesh& mesh, const LayoutRules&
   const std::optional<LayoutRules> even = cut_by(rules, passes, CutBy::even),
                                    proportional = cut_by(rules, passes, CutBy::proportional);
   if (profile.empty() || !even) return out;
-  auto planned = [&](const LayoutRules& resolved) { return predicted(plan_with(passes, mesh, resolved, profile, dtype), profile); };
+  const Cost cost(passes, mesh, profile, std::vector<double>(static_cast<std::size_t>(mesh.ranks()), 1.0), dtype,
+                  common_formats(passes, mesh, dtype));
+  auto planned = [&](const LayoutRules& resolved) {
+    return predicted(plan_with(passes, mesh, resolved, profile, dtype, &cost), profile);
+  };
   const PlanData base = planned(*even);
   auto possible = [](std::optional<double> seconds) { return seconds < kImpossibleSeconds ? seconds : std::nullopt; };
   out.even = possible(base.step_seconds);
-  const Cost cost(passes, mesh, profile, std::vector<double>(static_cast<std::size_t>(mesh.ranks()), 1.0), dtype,
-                  common_formats(passes, mesh, dtype));
   const std::vector<Variable> cut = variables_of(passes, mesh, *proportional);
   Assignment parts;
   for (const Variable& v : cut)

@@ -56,9 +56,9 @@ class Chooser {
         rules_(rules),
         profile_(profile),
         variables_(variables_of(passes, mesh, rules)),
-        trials_(passes, mesh, rules, profile, dtype, variables_),
         all_(static_cast<std::size_t>(mesh.ranks()), true),
-        cost_(passes, mesh, profile, std::vector<double>(all_.size(), 1.0), dtype, common_formats(passes, mesh, dtype)) {
+        cost_(passes, mesh, profile, std::vector<double>(all_.size(), 1.0), dtype, common_formats(passes, mesh, dtype)),
+        trials_(passes, mesh, rules, profile, dtype, variables_, cost_) {
     const double size = static_cast<double>(passes.passes.size()) * static_cast<double>(mesh.ranks());
     large_ = 20000 / size < 8;
     improved_plans_ = static_cast<std::size_t>(std::clamp(20000 / size, 8.0, 96.0));
@@ -352,9 +352,9 @@ class Chooser {
   const LayoutRules& rules_;
   const Profile& profile_;
   std::vector<Variable> variables_;
-  PartTrials trials_;
   RankSet all_;
   Cost cost_;
+  PartTrials trials_;
   std::vector<Trial> finalists_{};          // the fastest of the list
   Assignment fixed_{};                      // what rules with parts "proportional" require
   std::vector<std::vector<Index>> caps_{};  // per variable and part, once memory does not suffice

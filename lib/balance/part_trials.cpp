@@ -18,14 +18,15 @@ Trial PartTrials::trial(Proposal of, PlanData plan) const {
 }
 
 Trial PartTrials::improved(Proposal of) const {
-  PlanData plan = predicted(plan_with(passes_, mesh_, with_parts(rules_, mesh_, variables_, of.parts), profile_, dtype_), profile_);
+  PlanData plan =
+      predicted(plan_with(passes_, mesh_, with_parts(rules_, mesh_, variables_, of.parts), profile_, dtype_, &cost_), profile_);
   if (overlaps) overlap(plan);
   return trial(std::move(of), std::move(plan));
 }
 
 Trial PartTrials::quick(Proposal of, const PlanData& like) const {
   try {
-    PlanData plan = predicted(plan_like(like, mesh_, with_parts(rules_, mesh_, variables_, of.parts), profile_), profile_);
+    PlanData plan = predicted(plan_like(like, mesh_, with_parts(rules_, mesh_, variables_, of.parts), profile_, &cost_), profile_);
     return trial(std::move(of), std::move(plan));
   } catch (const LayoutError&) {
     return {std::move(of), {}, kNever};

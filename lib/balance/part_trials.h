@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "balance/variables.h"
+#include "plan/cost.h"
 #include "plan/plan_data.h"
 
 namespace motley {
@@ -27,8 +28,8 @@ struct Trial {
 class PartTrials {
  public:
   PartTrials(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype,
-             const std::vector<Variable>& variables)
-      : passes_(passes), mesh_(mesh), rules_(rules), profile_(profile), dtype_(dtype), variables_(variables) {}
+             const std::vector<Variable>& variables, const Cost& cost)
+      : passes_(passes), mesh_(mesh), rules_(rules), profile_(profile), dtype_(dtype), variables_(variables), cost_(cost) {}
   const Mesh& mesh() const { return mesh_; }
   const std::vector<Variable>& variables() const { return variables_; }
   bool is_free(std::size_t i) const { return variables_[i].by == CutBy::profile; }
@@ -48,6 +49,7 @@ class PartTrials {
   const Profile& profile_;
   DType dtype_;
   const std::vector<Variable>& variables_;
+  const Cost& cost_;  // of all trials
 };
 
 // True: the trial is faster than the best by this share, and becomes the best.

@@ -2,6 +2,7 @@
 #include "plan/planner.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/at.h"
 #include "graph/nodes.h"
@@ -73,9 +74,22 @@ PlanData plan_of_picks(const Passes& passes, const Mesh& mesh, const Layouts& la
   return data;
 }
 
-PlanData plan_with(const Passes& passes, const Mesh& mesh, const LayoutRules& resolved, const Profile& profile, DType dtype) {
+namespace {
+
+// `known` if it holds for these rules too, else a new one.
+const Cost& cost_of(const Cost* known, std::optional<Cost>& own, const Passes& passes, const Mesh& mesh, const Layouts& layouts,
+                    const Profile& profile, DType dtype) {
+  if (known != nullptr && known->measured()) return *known;
+  return own.emplace(passes, mesh, profile, speeds_from_parts(passes, mesh, layouts), dtype, common_formats(passes, mesh, dtype));
+}
+
+}  // namespace
+
+PlanData plan_with(const Passes& passes, const Mesh& mesh, const LayoutRules& resolved, const Profile& profile, DType dtype,
+                   const Cost* known) {
   const Layouts layouts(passes, mesh, resolved);
-  const Cost cost(passes, mesh, profile, speeds_from_parts(passes, mesh, layouts), dtype, common_formats(passes, mesh, dtype));
+  std::optional<Cost> own;
+  const Cost& cost = cost_of(known, own, passes, mesh, layouts, profile, dtype);
   Sweeper sweeper(passes, mesh, layouts, cost);
   Sweep sweep = sweeper.improve();
   PlanData data = data_of(passes, mesh, layouts, std::move(sweep), dtype, profile);
@@ -103,14 +117,14 @@ bool cuts_the_same_dims(const Layout& a, const Layout& b) {
 
 }  // namespace
 
-PlanData plan_like(const PlanData& like, const Mesh& mesh, const LayoutRules& resolved, const Profile& profile) {
+PlanData plan_like(const PlanData& like, const Mesh& mesh, const LayoutRules& resolved, const Profile& profile, const Cost* known) {
   const Passes& passes = like.passes;
   Layouts layouts(passes, mesh, resolved);
   for (int p : passes.parameters)
     for (std::size_t option = layouts.options(p); option-- > 0 && !cuts_the_same_dims(layouts.of(p), at(like.tensors, p).layout);)
       layouts.choose(p, option);
-  const Cost cost(passes, mesh, profile, speeds_from_parts(passes, mesh, layouts), like.dtype,
-                  common_formats(passes, mesh, like.dtype));
+  std::optional<Cost> own;
+  const Cost& cost = cost_of(known, own, passes, mesh, layouts, profile, like.dtype);
   Sweeper sweeper(passes, mesh, layouts, cost);
   std::map<int, Pick> picks;
   for (std::size_t p = 0; p < passes.passes.size(); p++)

@@ -3,6 +3,7 @@
 #pragma once
 #include <vector>
 
+#include "plan/cost.h"
 #include "plan/layouts.h"
 #include "plan/plan_data.h"
 #include "plan/sweep.h"
@@ -22,10 +23,13 @@ Plan plan_from(const Step& step, const Mesh& mesh, PlanData data);
 // A plan of these picks, one per pass (no predicted seconds yet); `rules` made the layouts.
 PlanData plan_of_picks(const Passes& passes, const Mesh& mesh, const Layouts& layouts, const LayoutRules& rules,
                        const std::map<int, Pick>& picks, DType dtype, const Ownership& ownership = {});
-// A plan for rules whose parts are all given (no predicted seconds yet).
-PlanData plan_with(const Passes& passes, const Mesh& mesh, const LayoutRules& resolved, const Profile& profile, DType dtype);
+// A plan for rules whose parts are all given (no predicted seconds yet). `known`: a Cost of the same passes, mesh, profile and
+// dtype, whose seconds are not computed again; used where they are measured, as they then do not depend on the rules.
+PlanData plan_with(const Passes& passes, const Mesh& mesh, const LayoutRules& resolved, const Profile& profile, DType dtype,
+                   const Cost* known = nullptr);
 // The same with the picks of another plan, whose rules differ only in sizes: one sweep that improves nothing.
-PlanData plan_like(const PlanData& like, const Mesh& mesh, const LayoutRules& resolved, const Profile& profile);
+PlanData plan_like(const PlanData& like, const Mesh& mesh, const LayoutRules& resolved, const Profile& profile,
+                   const Cost* known = nullptr);
 // The hash of all arguments of balance() except the profile.
 std::uint64_t plan_hash(const Step& step, const Mesh& mesh, const LayoutRules& rules, const BalanceOptions& options);
 

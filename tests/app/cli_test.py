@@ -1331,7 +1331,7 @@ def restarts():
     # What is overwritten is gone with the first step, and not a start before it: a rank dies before the first step, another after it.
     room.write("old.json", job(max_steps=20, checkpoint={"every_steps": 10}))
     room.run("train", "old.json", "--run-dir", "over")
-    room.write("new.json", job(max_steps=20000, seed=2))
+    room.write("new.json", job(max_steps=5000, seed=2))
     room.run("train", "new.json", "--run-dir", "whole2")
     process = room.start("train", "new.json", "--run-dir", "over", "--overwrite", "--restart", "2")
     wait_for(lambda: 1 in ranks_of(process.pid), "ranks are there")

@@ -76,7 +76,7 @@ std::map<std::string, Index> sizes_of(const Plan& plan) {
 
 TEST_CASE("choice law: no plan of the list is predicted faster than the chosen one", "[law]") {
   Random random(20261122);
-  for (int n = 0; n < share_of(16); n++) {
+  for (int n = 0; n < share_of(12); n++) {
     const bool two_axes = chance(random, 0.35);
     const int hosts = static_cast<int>(pick(random, 1, 2));
     const Mesh mesh =

@@ -289,7 +289,7 @@ std::string races(const Plan& plan, const CompileOptions& options, int* shared, 
 
 TEST_CASE("window law: every read is ordered against every write, and no one waits in a circle", "[law]") {
   int shared = 0, unshared = 0, hidden = 0, at_once = 0;
-  for (int number = 0; number < share_of(150); number++) {
+  for (int number = 0; number < share_of(100); number++) {
     Random random(static_cast<unsigned>(31000 + number));
     const auto plan = random_plan(random, chance(random, 0.5) ? DType::f32 : DType::f64);
     if (!plan) continue;
@@ -311,10 +311,10 @@ TEST_CASE("window law: every read is ordered against every write, and no one wai
     REQUIRE(races(*plan, {.keep_gradients = keep, .reuse_memory = false}, &shared, &hidden) == "");
     REQUIRE(races(with_hosts_apart(*plan), {.keep_gradients = keep}, &shared, &hidden) == "");
   }
-  CHECK(shared > when_all(20000));
+  CHECK(shared > when_all(13000));
   CHECK(unshared == 0);
   CHECK(at_once == 0);
-  CHECK(hidden > when_all(1000));
+  CHECK(hidden > when_all(600));
 }
 
 TEST_CASE("window law: two sends that wait for each other's readers are a circle", "[law]") {
