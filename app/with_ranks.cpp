@@ -130,6 +130,11 @@ RunDirectory directory_for(const Options& options, const Subject& subject) {
   const bool writes = options.verb == Verb::plan || options.verb == Verb::predict;
   if (const fs::path& file = writes ? options.output : options.svg; !file.empty())
     require_writable(file, options.verb == Verb::predict ? Pipes::refuse : Pipes::accept);
+  if (options.verb == Verb::profile && !options.output.empty()) {
+    std::error_code failed;
+    fs::create_directories(fs::absolute(options.output).parent_path(), failed);
+    require_writable(options.output, Pipes::accept);
+  }
   const auto weights = options.weights.empty() ? nullptr : open_weights(options.weights);
   if (options.verb == Verb::predict) {
     const auto keep = [&](const fs::path& file, const char* as) {

@@ -155,10 +155,15 @@ class Augmented final : public Changed {
   bool moves_labels_ = false;  // each pixel has a label
 };
 
+void require_there(const std::shared_ptr<const Dataset>& data) {
+  if (data == nullptr) throw UserError("the data set is a null pointer");
+}
+
 }  // namespace
 
 std::shared_ptr<const Dataset> normalized(std::shared_ptr<const Dataset> data, const Normalize& how) {
   if (how.mean.empty() && how.deviation.empty()) return data;
+  require_there(data);
   return std::make_shared<Normalized>(std::move(data), how);
 }
 
@@ -173,6 +178,7 @@ std::shared_ptr<const Dataset> augmented(std::shared_ptr<const Dataset> data, co
     throw UserError("a crop padding of " + std::to_string(how.crop_padding) + "; expected an integer from 0 to " +
                     std::to_string(Augment::kMostCropPadding));
   if (!how.any()) return data;
+  require_there(data);
   return std::make_shared<Augmented>(std::move(data), how, seed, epoch);
 }
 

@@ -109,6 +109,7 @@ void Dataset::read_targets(Index sample, const Box& box, std::span<double> out) 
 }
 
 Batch batch_of(std::shared_ptr<const Dataset> data, std::vector<Index> which, Index step, Index epoch) {
+  if (data == nullptr) throw UserError("the data set is a null pointer");
   for (const Index sample : which)
     if (sample != kNoSample && (sample < 0 || sample >= data->samples()))
       throw UserError("sample " + std::to_string(sample) +
