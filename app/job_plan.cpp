@@ -21,6 +21,7 @@
 #include "balance/variables.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "kernels/emulated/emulated_backend.h"
 #include "mesh/mesh_json.h"
 #include "plan/check_rules.h"
 #include "plan/planner.h"
@@ -92,6 +93,9 @@ Profile profile_at_hand(const Job& job) {
     now.name = job.mesh.device(r).name;
     now.kind = to_string(job.mesh.device(r).kind);
     now.threads = driven(job.mesh.device(r)).threads;
+    if (const auto comma = was.model.rfind(", ");
+        job.mesh.device(r).kind == DeviceKind::emulated && was.model.ends_with(" times slower"))
+      now.model = slowed_model(was.model.substr(0, comma), job.mesh.device(r).slowdown);
     check_same_device(was, now, file.string());
   }
   return profile;

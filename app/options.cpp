@@ -47,7 +47,7 @@ finite or verify found a difference, 74 I/O, 75 stopped on request, 78 bad confi
 
 constexpr const char* kEverywhere = R"(
 For every command:
-  --set KEY=VALUE              change a value of the job: --set train.batch=64 --set mesh.devices.0.threads=2
+  --set KEY=VALUE              change a value of the job (commands that read one): --set train.batch=64 --set mesh.devices.0.threads=2
   --progress auto|plain|never  auto: one updating line on a terminal; plain: a line every few seconds; never: none
   --log-level LEVEL            what is printed on stderr: error, warning, info or debug (info)
   --quiet                      only errors on stderr
@@ -327,6 +327,9 @@ Parsed parse_options(const std::vector<std::string>& given) {
   if (std::find(kLater.begin(), kLater.end(), verb) != kLater.end()) return not_built("motley " + verb);
   if (!words.later.empty()) return not_built(words.later);
   options.verb = verb_of(verb);
+  constexpr std::array kWithoutJob{Verb::doctor, Verb::schema, Verb::convert, Verb::model, Verb::trace};
+  if (!options.sets.empty() && std::find(kWithoutJob.begin(), kWithoutJob.end(), options.verb) != kWithoutJob.end())
+    return usage("--set changes a job, and " + verb + " reads none", verb);
   apply(words, options);
   if (options.verb == Verb::train && app.get_subcommand("train")->count("--resume") > 0 && options.resume.empty())
     options.resume = "auto";

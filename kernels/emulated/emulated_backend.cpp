@@ -4,6 +4,7 @@
 // separate queues never spins: there the number of repetitions is k on average.
 #include "kernels/emulated/emulated_backend.h"
 
+#include <fmt/format.h>
 #include <motley/error.h>
 
 #include <algorithm>
@@ -70,6 +71,7 @@ class EmulatedBackend final : public WrappedBackend {
     return std::make_unique<EmulatedKernel>(spec, inner().compile_as(spec, implementation), slowdown_, device_memory() != nullptr);
   }
   Index memory_bytes() const override { return memory_bytes_ > 0 ? memory_bytes_ : inner().memory_bytes(); }
+  std::string model() const override { return slowed_model(inner().model(), slowdown_); }  // a profile holds for one slowdown
   bool repeats() const override { return true; }
 
  private:
@@ -78,6 +80,10 @@ class EmulatedBackend final : public WrappedBackend {
 };
 
 }  // namespace
+
+std::string slowed_model(const std::string& model, double slowdown) {
+  return fmt::format("{}, {:g} times slower", model, slowdown);
+}
 
 std::unique_ptr<Backend> emulated_backend(std::unique_ptr<Backend> inner, double slowdown, Index memory_bytes) {
   if (!(slowdown >= 1) || !(slowdown <= 1e6))

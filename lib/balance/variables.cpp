@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "balance/variables.h"
 
+#include <algorithm>
+#include <numeric>
+
 #include "base/at.h"
 #include "mesh/parts.h"
 #include "plan/infer_required.h"
@@ -13,14 +16,64 @@ Rule* rule_of(LayoutRules& rules, const Variable& v) {
   return nullptr;
 }
 
+namespace {
+
+// The sizes with nothing for parts that no placed rank has (at coordinate `here` of the axis `per`; -1: any), the rest in
+// proportion.
+std::vector<Index> dealt(const Mesh& mesh, const std::vector<int>& axes, int per, int here, const std::vector<int>& placed,
+                         const std::vector<Index>& sizes) {
+  std::vector<double> shares(sizes.size(), 0.0), even(sizes.size(), 0.0);
+  for (const int r : placed) {
+    const Coord c = mesh.coord(r);
+    if (per >= 0 && at(c, per) != here) continue;
+    int part = 0;
+    for (const int a : axes) part = part * at(mesh.axes(), a).size + at(c, a);
+    at(shares, part) = static_cast<double>(at(sizes, part));
+    at(even, part) = 1;
+  }
+  const auto any = [](const std::vector<double>& of) { return std::any_of(of.begin(), of.end(), [](double s) { return s > 0; }); };
+  if (!any(even)) return sizes;
+  return Partition::proportional(std::accumulate(sizes.begin(), sizes.end(), Index{0}), any(shares) ? shares : even).sizes();
+}
+
+bool reaches_others(const Mesh& mesh, const Variable& v, const PartLists& p, const std::vector<int>& placed) {
+  Cut cut;
+  cut.axes = v.axes;
+  cut.per = p.per;
+  for (const std::vector<Index>& sizes : p.lists) cut.lists.push_back(Partition::of(sizes));
+  for (int r = 0; r < mesh.ranks(); r++)
+    if (std::find(placed.begin(), placed.end(), r) == placed.end() && cut.at(mesh, r).size() > 0) return true;
+  return false;
+}
+
+Parts parts_of(const Mesh& mesh, const PartLists& p) {
+  if (p.per < 0) return Sizes{p.lists.front()};
+  return Jagged{p.lists, at(mesh.axes(), p.per).name};
+}
+
+// The rule of a placed layer: the parts dealt over its ranks; no cut where no list does that.
+Rule rule_of_placed(const Mesh& mesh, Rule rule, const Variable& v, PartLists p, const std::vector<int>& placed) {
+  for (std::size_t here = 0; here < p.lists.size(); here++)
+    p.lists[here] = dealt(mesh, v.axes, p.per, static_cast<int>(here), placed, p.lists[here]);
+  if (reaches_others(mesh, v, p, placed)) return {rule.dim, Axes{}};
+  rule.parts = parts_of(mesh, p);
+  return rule;
+}
+
+}  // namespace
+
 LayoutRules with_parts(LayoutRules rules, const Mesh& mesh, const std::vector<Variable>& variables, const Assignment& parts) {
   for (std::size_t i = 0; i < variables.size(); i++) {
     const PartLists& p = parts[i];
     Rule& rule = *rule_of(rules, variables[i]);
-    if (p.per < 0)
-      rule.parts = Sizes{p.lists.front()};
-    else
-      rule.parts = Jagged{p.lists, at(mesh.axes(), p.per).name};
+    rule.parts = parts_of(mesh, p);
+    for (const auto& [layer, ranks] : variables[i].placed) {
+      const Rule its = rule_of_placed(mesh, rule, variables[i], p, ranks);
+      if (layer == variables[i].tensor)
+        rule = its;
+      else if (its != rule)
+        rules.tensors[layer].push_back(its);
+    }
   }
   return rules;
 }
@@ -49,10 +102,18 @@ std::vector<Variable> variables_of(const Passes& passes, const Mesh& mesh, const
     for (const Rule& r : list) {
       const auto size = sizes.find(r.dim);
       if (!is_chosen(r) || size == sizes.end()) continue;
-      Variable v{tensor, r.dim, std::get<CutBy>(r.parts), {}, size->second, 1, {}};
+      Variable v{tensor, r.dim, std::get<CutBy>(r.parts), {}, size->second, 1, {}, {}};
       for (const std::string& a : r.axes.names) {
         v.axes.push_back(mesh.axis(a));
         v.parts *= at(mesh.axes(), v.axes.back()).size;
+      }
+      for (const auto& [layer, ranks] : ranks_of_places(mesh, rules)) {
+        const int output = passes.find(layer);
+        const auto own = rules.tensors.find(layer);
+        const bool has_own = own != rules.tensors.end() &&
+                             std::any_of(own->second.begin(), own->second.end(), [&](const Rule& o) { return o.dim == r.dim; });
+        if (output >= 0 && at(passes.tensors, output).shape.has(r.dim) && (tensor == layer || (tensor.empty() && !has_own)))
+          v.placed.emplace(layer, ranks);
       }
       out.push_back(std::move(v));
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rules whose parts the planner chooses.
 #pragma once
+#include <map>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,8 @@ struct Variable {
   Index size = 0;
   int parts = 1;
   std::string why{};
+  // Placed layers that follow the rule, and their ranks: their parts are dealt over these.
+  std::map<std::string, std::vector<int>> placed{};
 };
 
 // One list of sizes, or one per coordinate of the axis `per`.
@@ -30,7 +33,7 @@ using Assignment = std::vector<PartLists>;  // one per variable
 
 // The rule itself inside `rules`.
 Rule* rule_of(LayoutRules& rules, const Variable& v);
-// The rules with these parts set.
+// The rules with these parts set; placed layers that follow one of them get a rule of their own, with nothing for other ranks.
 LayoutRules with_parts(LayoutRules rules, const Mesh& mesh, const std::vector<Variable>& variables, const Assignment& parts);
 Assignment even_parts(const std::vector<Variable>& variables);
 // Whether the planner chooses the parts of the rule (of some rule) by a profile; explicit, even and given shares need no profile.

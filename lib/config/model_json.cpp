@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Text of a model -> ModelSpec.
+#include <motley/error.h>
+#include <motley/step.h>
+
 #include <algorithm>
 
 #include "config/layer_json.h"
@@ -279,7 +282,13 @@ ModelSpec read_model(Reader& reader, const Json& json, VersionKey version) {
 ModelSpec ModelSpec::load(const std::filesystem::path& file) {
   return load_json(file, [](Reader& r, const Json& j) {
     const std::optional<ModelSpec> model = read_model(r, j, VersionKey::required);
-    build_model(*model, 0, [&](const std::string& pointer, const std::string& text) { complain_below(r, j, pointer, text); });
+    const Model built =
+        build_model(*model, 0, [&](const std::string& pointer, const std::string& text) { complain_below(r, j, pointer, text); });
+    if (built.whole) try {  // what only a step's passes show, such as shared weights that do not fit
+        static_cast<void>(training(built.loss, Sgd{}));
+      } catch (const UserError& e) {
+        complain_below(r, j, "/layers", e.what());
+      }
     return model;
   });
 }

@@ -202,16 +202,6 @@ class CutsByRule {
   std::map<std::string, Rule> derived_{};  // parts resolved
 };
 
-std::map<std::string, std::vector<int>> ranks_of_places(const Mesh& mesh, const LayoutRules& rules) {
-  std::map<std::string, std::vector<int>> out;
-  for (const auto& [layer, devices] : rules.places)
-    for (const std::string& name : devices)
-      for (int r = 0; r < mesh.ranks(); r++)
-        if (mesh.device(r).name == name) out[layer].push_back(r);
-  for (auto& [layer, ranks] : out) std::sort(ranks.begin(), ranks.end());
-  return out;
-}
-
 // For a tensor whose cuts are not compatible.
 [[noreturn]] void refuse(const StepTensor& t, const std::vector<Named>& cuts) {
   std::string dims;
@@ -239,6 +229,16 @@ Cut cut_of(const Passes& passes, const Mesh& mesh, const Rule& rule) {
   auto size = sizes.find(rule.dim);
   if (size == sizes.end()) throw UserError("no tensor has the dim \"" + rule.dim + "\"");
   return CutMaker{mesh, batch_dim(passes)}.make(rule, size->second);
+}
+
+std::map<std::string, std::vector<int>> ranks_of_places(const Mesh& mesh, const LayoutRules& rules) {
+  std::map<std::string, std::vector<int>> out;
+  for (const auto& [layer, devices] : rules.places)
+    for (const std::string& name : devices)
+      for (int r = 0; r < mesh.ranks(); r++)
+        if (mesh.device(r).name == name) out[layer].push_back(r);
+  for (auto& [layer, ranks] : out) std::sort(ranks.begin(), ranks.end());
+  return out;
 }
 
 Layouts::Layouts(const Passes& passes, const Mesh& mesh, const LayoutRules& rules)

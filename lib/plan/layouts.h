@@ -30,6 +30,9 @@ std::set<std::string> slid_dims(const Passes& passes);
 // A rule's cut of its dim, parts resolved; the dim's size is that of reference_sizes.
 Cut cut_of(const Passes& passes, const Mesh& mesh, const Rule& rule);
 
+// Layer -> the ranks of the devices on which it is placed.
+std::map<std::string, std::vector<int>> ranks_of_places(const Mesh& mesh, const LayoutRules& rules);
+
 // A layout that is impossible, caused by the rule of this dim of this tensor.
 struct LayoutError : UserError {
   LayoutError(std::string of, std::string along, const std::string& text)

@@ -30,6 +30,12 @@ bool is_f32_within(const VerifyReport& report, bool by_plain) {
          within(&Difference::weights, kF32Weights);
 }
 
+// Whether the unsharded network's own distances explain those of the sharded one, however large they are.
+bool is_own_rounding(const Difference& f64, const Difference& nudged) {
+  const auto within = [&](double Difference::*of) { return f64.*of <= std::max(kF64, kOwnDistances * nudged.*of); };
+  return within(&Difference::loss) && within(&Difference::logits) && within(&Difference::gradients) && within(&Difference::weights);
+}
+
 bool is_finite(const Difference& d) {
   return std::isfinite(d.loss) && std::isfinite(d.logits) && std::isfinite(d.gradients) && std::isfinite(d.weights);
 }
@@ -114,6 +120,12 @@ std::string VerifyReport::text() const {
     return out + "NOT ok in f32, without any cut too: a kernel of this device computes other values than plain loops\n";
   if (exact())
     return out + "NOT ok in f32, ok in f64: the cuts are right; f32 loses accuracy (sums that nearly cancel), or a kernel does\n";
+  if (is_own_rounding(f64, nudged))
+    return out +
+           fmt::format(
+               "NOT ok: rounding errors alone change the unsharded network's values this much, and beyond {:.0e} no difference is "
+               "accepted; try --steps 1, a smaller learning rate or a larger batch\n",
+               kF64Most);
   return out + "NOT ok: the sharded network computes other values than the unsharded one\n";
 }
 

@@ -133,7 +133,7 @@ def usage():
     room = Room()
     for words, part in [((), "no command given"), (("eval", "x"), "--weights"), (("predict", "x", "--weights", "y"), "--input"), (("convert", "x"), "OUT"), (("trian", "x"), 'did you mean "train"?'), (("train",), "JOB"),
                         (("train", "x", "--overwrit"), 'did you mean "--overwrite"?'), (("verify", "x", "--steps", "many"), "--steps"),
-                        (("verify", "x", "--steps", "0"), "--steps"), (("plan", "x", "y"), 'unexpected argument "y"'), (("check",), "FILE"), (("convert", "", "x.npz"), "an argument is empty"),
+                        (("verify", "x", "--steps", "0"), "--steps"), (("plan", "x", "y"), 'unexpected argument "y"'), (("check",), "FILE"), (("convert", "", "x.npz"), "an argument is empty"), (("model", "lenet5", "--set", "width=0.5"), "--set changes a job, and model reads none"),
                         (("plan", "x", "--format", "xml"), "--format"), (("--nonsense",), "--nonsense"),
                         (("profile", "--set", "train.batch=1"), "--set")]:
         done = room.run(*words, code=64)
@@ -487,6 +487,21 @@ def measured_plans():
     assert json.loads(first)["predicted"]["step_seconds"] > 0
     done = room.run("profile", "job.json", "-o", "other.json", "--budget-seconds", "5", "--progress", "plain")
     has(done.out, "other.json", "cpu 0", "cpu 1")
+    # Of an emulated device the slowdown counts.
+    slowed = job()
+    slowed["mesh"]["devices"][0] = {"kind": "emulated", "name": "slow", "slowdown": 2, "of": {"kind": "cpu"}}
+    slowed["layout"]["split"]["filters"]["parts"] = "profile"
+    slowed["profile"] = {"path": "slowed.json"}
+    room.run("plan", room.write("slowed job.json", slowed))
+    for verb in ["plan", "verify"]:
+        has(room.run(verb, "slowed job.json", "--set", "mesh.devices.0.slowdown=9", code=78).err, 'slowed.json: measured on another device: "slow" has model', "9 times slower", "2 times slower")
+    # A placed layer follows parts that are chosen: the other ranks read the plan, and training and verify accept it.
+    for place in [{"conv2d_1": "cpu 1"}, {"conv2d_1": "slow"}]:
+        more = ["--set", "layout.place=" + json.dumps(place)]
+        has(room.run("verify", "slowed job.json", *more).out, "ok: the sharded network")
+        room.run("train", "slowed job.json", "--run-dir", "placed", "--overwrite", *more)
+        cut = room.run("explain", "slowed job.json", "--tensor", "conv2d_1.weight", *more).out
+        has(cut, "cuts: filters over `all`: " + ("0/6" if place["conv2d_1"] == "cpu 1" else "6/0"))
     # Two ranks of one core.
     core = min(os.sched_getaffinity(0))
     shared = [word for rank in range(2) for word in ("--set", f"mesh.devices.{rank}.cores=[{core}]")]

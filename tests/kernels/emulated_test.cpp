@@ -88,7 +88,7 @@ TEST_CASE("emulated: what is in place runs once and spins the rest") {
 TEST_CASE("emulated: says what the inner device says") {
   int runs = 0;
   const auto backend = emulated_backend(std::make_unique<Busy>(runs), 2.0);
-  CHECK(backend->model() == "busy model");
+  CHECK(backend->model() == "busy model, 2 times slower");
   CHECK(backend->isa() == "avx2");
   CHECK(backend->library() == "busy library");
   CHECK(backend->threads() == 3);

@@ -162,6 +162,47 @@ TEST_CASE("choice law: a cut that pays is chosen", "[law]") {
   }
 }
 
+TEST_CASE("a placed layer's chosen parts are dealt over its devices, and the plan's rules give the plan again") {
+  Random random(20261126);
+  Graph graph;
+  const Dim batch{"batch", 8}, classes{"classes", 10};
+  Tensor h = graph.input("image", {batch, {"in", 3}, {"rows", 8}, {"cols", 8}});
+  const Tensor label = graph.input("label", {batch}, DType::i32);
+  h = relu(conv2d(h, {.out = {"f", 24}, .window = 3, .padding = same, .name = "first"}));
+  h = dense(h, {.out = {classes}, .name = "last"});
+  const Step step = training(mean(softmax_cross_entropy(h, label, classes)), Sgd{.learning_rate = 0.1});
+  struct Placed {
+    Mesh mesh;
+    LayoutRules rules;
+    std::vector<std::string> devices;
+  };
+  const Mesh line = mesh_of({{"a", 4}}, 1), grid = mesh_of({{"a", 2}, {"b", 2}}, 1);
+  const auto name = [](const Mesh& mesh, int r) { return mesh.device(r).name; };
+  for (const Placed& one :
+       {Placed{line, {{"f", "a"}}, {name(line, 2)}}, Placed{line, {{"f", "a"}}, {name(line, 0), name(line, 3)}},
+        Placed{line, {{"batch", "a"}}, {name(line, 1), name(line, 2)}},
+        Placed{line, {{"f", "a", CutBy::proportional}}, {name(line, 1)}},
+        Placed{grid, {{"batch", "a"}, {"f", "b"}}, {name(grid, 1), name(grid, 3)}},
+        Placed{grid, {{"f", "b"}}, {name(grid, 0), name(grid, 3)}}, Placed{grid, {{"f", "b"}}, {name(grid, 0), name(grid, 1)}}}) {
+    const Profile profile = testing::random_profile(one.mesh, random);
+    LayoutRules rules = one.rules;
+    rules.place("first", one.devices);
+    const Plan plan = balance(step, one.mesh, rules, profile);
+    for (std::size_t p = 0; p < plan.data().passes.passes.size(); p++) {
+      if (plan.data().passes.passes[p].layer != "first") continue;
+      for (int r = 0; r < one.mesh.ranks(); r++) {
+        const bool there = std::find(one.devices.begin(), one.devices.end(), name(one.mesh, r)) != one.devices.end();
+        const Work& work = plan.data().pass_plans[p].work[static_cast<std::size_t>(r)];
+        CHECK((there || !work.any));
+      }
+    }
+    const Plan again = balance(step, one.mesh, plan.data().rules, profile);
+    CHECK(again.data().step_seconds == plan.data().step_seconds);
+    CHECK(again.data().rules.split == plan.data().rules.split);
+    CHECK(again.data().rules.tensors == plan.data().rules.tensors);
+  }
+}
+
 TEST_CASE("a device at a slow link gets nothing where that is faster, and the others their share") {
   const Mesh mesh = mesh_of({{"a", 3}});
   Profile profile = testing::synthetic_profile(mesh, {1, 1, 1}, 10e9);

@@ -216,6 +216,8 @@ TEST_CASE("verify: what f64 loses in the unsharded network too is no difference,
   report.f64.weights = 2e-7;
   report.nudged.weights = 1;
   CHECK(!report.ok());
+  CHECK(report.text().find("NOT ok: rounding errors alone change the unsharded network's values this much, and beyond 1e-07") !=
+        std::string::npos);
   report.f64.weights = std::numeric_limits<double>::quiet_NaN();
   CHECK(!report.ok());
 }
