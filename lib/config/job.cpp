@@ -64,8 +64,9 @@ class JobReader {
     const bool file = tree_.from_file(*tree_.root().find(key));
     Reader r{complaints_, file ? "" : "/" + key};
     f(r);
-    for (std::size_t i = before; i < complaints_.list.size() && file; i++)
-      if (tree_.from_set(complaints_.list[i].where)) complaints_.list[i].path = "/" + key + complaints_.list[i].path;
+    for (std::size_t i = before; i < complaints_.list.size(); i++)
+      if (addressed_.insert(i).second && file && tree_.from_set(complaints_.list[i].where))
+        complaints_.list[i].path = "/" + key + complaints_.list[i].path;
   }
 
   Json schema() { return object_schema(table()); }
@@ -305,6 +306,7 @@ class JobReader {
 
   JobTree& tree_;
   Complaints& complaints_;
+  std::set<std::size_t> addressed_{};  // complaints whose pointer is that of the job
 };
 
 Parts read_parts(JobTree& tree, Complaints& complaints, Data data) {

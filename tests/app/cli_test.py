@@ -214,6 +214,10 @@ def checks():
     room.run("check", "good.json", "bad.json", code=78)
     has(room.run("check", "good.json", "--set", "train.batch=0", code=78).err, "--set")
     has(room.run("plan", "good.json", "--set", "train.batc=3", code=78).err, "--set")
+    # A complaint about one part that the check of another part finds keeps its own pointer.
+    room.write("own model.json", {"version": 1, **job()["model"]})
+    err = room.run("check", "good.json", "--set", "model=own model.json", "--set", 'data.normalize={"mean":[1,2],"std":[1,2]}', code=78).err
+    has(err, "error: /data/normalize/mean: expected a number for each of the 1 channels")
     # Where a job is expected, a file of another kind is said to be one.
     room.write("mesh.json", {"version": 1, **job()["mesh"]})
     for words in [("plan", "mesh.json"), ("check", "--set", "mesh.devices.0.threads=2", "mesh.json")]:
