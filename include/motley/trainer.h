@@ -128,9 +128,9 @@ class Trainer {
   void begin_save(const std::filesystem::path& checkpoint, const DataPosition& position = {});
   void finish_save();  ///< Collective. Returns at once if none was begun.
   /// Collective: continues from where save() was called, on any mesh, cuts and number of ranks; under the same plan with the same
-  /// bits. Between steps. UserError, on all ranks, before anything is overwritten: 66 it is not there; 65 it is damaged, or of
-  /// another network or optimizer (all differences at once). With a checkpoint of weights alone (`motley convert`) training begins:
-  /// slots stay as they are.
+  /// bits, unless TrainerOptions::seed gives another seed. Between steps. UserError, on all ranks, before anything is overwritten:
+  /// 66 it is not there; 65 it is damaged, or of another network or optimizer (all differences at once). With a checkpoint of
+  /// weights alone (`motley convert`) training begins: slots stay as they are.
   DataPosition load(const std::filesystem::path& checkpoint);
   Index steps() const;             ///< steps done, including those before a load()
   bool refused() const;            ///< in the last step all ranks threw before its update: the State is that of the previous step
