@@ -18,34 +18,6 @@ Rule* rule_of(LayoutRules& rules, const Variable& v) {
 
 namespace {
 
-// The sizes with nothing for parts that no placed rank has (at coordinate `here` of the axis `per`; -1: any), the rest in
-// proportion.
-std::vector<Index> dealt(const Mesh& mesh, const std::vector<int>& axes, int per, int here, const std::vector<int>& placed,
-                         const std::vector<Index>& sizes) {
-  std::vector<double> shares(sizes.size(), 0.0), even(sizes.size(), 0.0);
-  for (const int r : placed) {
-    const Coord c = mesh.coord(r);
-    if (per >= 0 && at(c, per) != here) continue;
-    int part = 0;
-    for (const int a : axes) part = part * at(mesh.axes(), a).size + at(c, a);
-    at(shares, part) = static_cast<double>(at(sizes, part));
-    at(even, part) = 1;
-  }
-  const auto any = [](const std::vector<double>& of) { return std::any_of(of.begin(), of.end(), [](double s) { return s > 0; }); };
-  if (!any(even)) return sizes;
-  return Partition::proportional(std::accumulate(sizes.begin(), sizes.end(), Index{0}), any(shares) ? shares : even).sizes();
-}
-
-bool reaches_others(const Mesh& mesh, const Variable& v, const PartLists& p, const std::vector<int>& placed) {
-  Cut cut;
-  cut.axes = v.axes;
-  cut.per = p.per;
-  for (const std::vector<Index>& sizes : p.lists) cut.lists.push_back(Partition::of(sizes));
-  for (int r = 0; r < mesh.ranks(); r++)
-    if (std::find(placed.begin(), placed.end(), r) == placed.end() && cut.at(mesh, r).size() > 0) return true;
-  return false;
-}
-
 Parts parts_of(const Mesh& mesh, const PartLists& p) {
   if (p.per < 0) return Sizes{p.lists.front()};
   return Jagged{p.lists, at(mesh.axes(), p.per).name};
@@ -53,9 +25,17 @@ Parts parts_of(const Mesh& mesh, const PartLists& p) {
 
 // The rule of a placed layer: the parts dealt over its ranks; no cut where no list does that.
 Rule rule_of_placed(const Mesh& mesh, Rule rule, const Variable& v, PartLists p, const std::vector<int>& placed) {
-  for (std::size_t here = 0; here < p.lists.size(); here++)
-    p.lists[here] = dealt(mesh, v.axes, p.per, static_cast<int>(here), placed, p.lists[here]);
-  if (reaches_others(mesh, v, p, placed)) return {rule.dim, Axes{}};
+  Cut cut;
+  cut.axes = v.axes;
+  cut.per = p.per;
+  for (std::size_t here = 0; here < p.lists.size(); here++) {
+    std::vector<Index>& sizes = p.lists[here];
+    const std::vector<bool> open = parts_of_ranks(mesh, v.axes, p.per, static_cast<int>(here), placed);
+    if (std::find(open.begin(), open.end(), true) != open.end())
+      sizes = dealt({sizes.begin(), sizes.end()}, open, std::accumulate(sizes.begin(), sizes.end(), Index{0})).sizes();
+    cut.lists.push_back(Partition::of(sizes));
+  }
+  if (reaches_others(mesh, cut, placed)) return {rule.dim, Axes{}};
   rule.parts = parts_of(mesh, p);
   return rule;
 }

@@ -46,6 +46,42 @@ std::string batch_dim(const Passes& passes) {
 
 namespace {
 
+int ranks_over(const Mesh& mesh, const std::vector<int>& axes) {
+  int n = 1;
+  for (int a : axes) n *= at(mesh.axes(), a).size;
+  return n;
+}
+
+}  // namespace
+
+std::vector<bool> parts_of_ranks(const Mesh& mesh, const std::vector<int>& axes, int per, int here, const std::vector<int>& ranks) {
+  std::vector<bool> out(static_cast<std::size_t>(ranks_over(mesh, axes)), false);
+  for (int r : ranks) {
+    const Coord c = mesh.coord(r);
+    if (per >= 0 && at(c, per) != here) continue;
+    int part = 0;
+    for (int a : axes) part = part * at(mesh.axes(), a).size + at(c, a);
+    at(out, part) = true;
+  }
+  return out;
+}
+
+Partition dealt(std::vector<double> shares, const std::vector<bool>& open, Index size) {
+  for (std::size_t i = 0; i < shares.size(); i++)
+    if (!open[i]) shares[i] = 0;
+  if (std::all_of(shares.begin(), shares.end(), [](double s) { return s == 0; }))
+    for (std::size_t i = 0; i < shares.size(); i++) shares[i] = open[i] ? 1 : 0;
+  return Partition::proportional(size, shares);
+}
+
+bool reaches_others(const Mesh& mesh, const Cut& cut, const std::vector<int>& placed) {
+  for (int r = 0; r < mesh.ranks(); r++)
+    if (std::find(placed.begin(), placed.end(), r) == placed.end() && cut.at(mesh, r).size() > 0) return true;
+  return false;
+}
+
+namespace {
+
 using Named = std::pair<std::string, Cut>;
 
 struct CutMaker {
@@ -53,31 +89,6 @@ struct CutMaker {
   std::string batch;
   const std::vector<int>* placed = nullptr;  // a placed layer's parts are distributed over these ranks
 
-  int ranks_over(const std::vector<int>& axes) const {
-    int n = 1;
-    for (int a : axes) n *= at(mesh.axes(), a).size;
-    return n;
-  }
-  // Which parts of the list belong to placed ranks (for coordinate `here` of `per`, -1: any).
-  std::vector<bool> open(const std::vector<int>& axes, int per, int here) const {
-    std::vector<bool> out(static_cast<std::size_t>(ranks_over(axes)), placed == nullptr);
-    if (placed != nullptr)
-      for (int r : *placed) {
-        const Coord c = mesh.coord(r);
-        if (per >= 0 && at(c, per) != here) continue;
-        int part = 0;
-        for (int a : axes) part = part * at(mesh.axes(), a).size + at(c, a);
-        at(out, part) = true;
-      }
-    return out;
-  }
-  Partition dealt(std::vector<double> shares, const std::vector<bool>& open, Index size) const {
-    for (std::size_t i = 0; i < shares.size(); i++)
-      if (!open[i]) shares[i] = 0;
-    if (std::all_of(shares.begin(), shares.end(), [](double s) { return s == 0; }))
-      for (std::size_t i = 0; i < shares.size(); i++) shares[i] = open[i] ? 1 : 0;
-    return Partition::proportional(size, shares);
-  }
   Partition sizes(const std::string& dim, const std::vector<Index>& parts, int ranks, Index size) const {
     if (static_cast<int>(parts.size()) != ranks)
       throw UserError("dim \"" + dim + "\" has " + std::to_string(parts.size()) + " parts, but its axis has " +
@@ -92,13 +103,14 @@ struct CutMaker {
   Cut make(const Rule& rule, Index size) const {
     Cut cut;
     for (const std::string& a : rule.axes.names) cut.axes.push_back(mesh.axis(a));
-    const int ranks = ranks_over(cut.axes);
-    const std::vector<bool> all = open(cut.axes, -1, -1);
+    const int ranks = ranks_over(mesh, cut.axes);
+    const std::vector<bool> open = placed != nullptr ? parts_of_ranks(mesh, cut.axes, -1, -1, *placed)
+                                                     : std::vector<bool>(static_cast<std::size_t>(ranks), true);
     if (const auto* shares = std::get_if<Shares>(&rule.parts)) {
       if (static_cast<int>(shares->of.size()) != ranks)
         throw UserError("dim \"" + rule.dim + "\" has " + std::to_string(shares->of.size()) + " shares, but its axis has " +
                         std::to_string(ranks) + " ranks");
-      cut.lists = {dealt(shares->of, all, size)};
+      cut.lists = {dealt(shares->of, open, size)};
     } else if (const auto* given = std::get_if<Sizes>(&rule.parts)) {
       cut.lists = {sizes(rule.dim, given->of, ranks, size)};
     } else if (const auto* jagged = std::get_if<Jagged>(&rule.parts)) {
@@ -108,7 +120,7 @@ struct CutMaker {
                         " lists of parts; expected one per coordinate of \"" + jagged->per + "\"");
       for (const auto& one : jagged->of) cut.lists.push_back(sizes(rule.dim, one, ranks, size));
     } else {
-      cut.lists = {dealt(std::vector<double>(static_cast<std::size_t>(ranks), 1.0), all, size)};
+      cut.lists = {dealt(std::vector<double>(static_cast<std::size_t>(ranks), 1.0), open, size)};
     }
     return cut;
   }
@@ -160,7 +172,7 @@ class CutsByRule {
       const Index size = reference_.at(d.name);
       Cut cut = maker_.make(resolved(rule, d.name), size).scaled(size, d.size);
       // The placed layer does not follow explicit parts that give something to other ranks.
-      if (placed == nullptr || !reaches_others(cut, *placed)) found.emplace_back(d.name, std::move(cut));
+      if (placed == nullptr || !reaches_others(mesh_, cut, *placed)) found.emplace_back(d.name, std::move(cut));
     }
     return found;
   }
@@ -187,12 +199,6 @@ class CutsByRule {
     else
       out.parts = Sizes{lists.front()};
     return out;
-  }
-
-  bool reaches_others(const Cut& cut, const std::vector<int>& placed) const {
-    for (int r = 0; r < mesh_.ranks(); r++)
-      if (std::find(placed.begin(), placed.end(), r) == placed.end() && cut.at(mesh_, r).size() > 0) return true;
-    return false;
   }
 
   const Mesh& mesh_;

@@ -33,6 +33,13 @@ Cut cut_of(const Passes& passes, const Mesh& mesh, const Rule& rule);
 // Layer -> the ranks of the devices on which it is placed.
 std::map<std::string, std::vector<int>> ranks_of_places(const Mesh& mesh, const LayoutRules& rules);
 
+// Which parts of a cut over these axes belong to the given ranks (at coordinate `here` of the axis `per`; -1: any).
+std::vector<bool> parts_of_ranks(const Mesh& mesh, const std::vector<int>& axes, int per, int here, const std::vector<int>& ranks);
+// Parts of `size` in proportion to the shares of the open ones, even where these are all 0; the others get nothing.
+Partition dealt(std::vector<double> shares, const std::vector<bool>& open, Index size);
+// Whether the cut gives something to a rank that is not placed.
+bool reaches_others(const Mesh& mesh, const Cut& cut, const std::vector<int>& placed);
+
 // A layout that is impossible, caused by the rule of this dim of this tensor.
 struct LayoutError : UserError {
   LayoutError(std::string of, std::string along, const std::string& text)

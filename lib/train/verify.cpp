@@ -248,22 +248,29 @@ VerifyReport verify(Runtime& rt, const VerifyInput& in) {
   const RunRecord f64 = run_steps(f64_plan, *in_f64, rt.transport(), in, phases("f64: "));
   const Mesh one({{"one", 1}}, {in.mesh->device(0)});
   const Step& in_one = in.whole != nullptr ? *in.whole : *in.step;
-  const auto whole_plan = [&] { return with_parts_of(f64_plan, in_one, one, {.dtype = DType::f64}); };
+  std::optional<Plan> whole, deciding;  // made where they are needed
+  const auto whole_plan = [&]() -> const Plan& {
+    if (!whole) whole = with_parts_of(f64_plan, in_one, one, {.dtype = DType::f64});
+    return *whole;
+  };
+  const auto deciding_plan = [&]() -> const Plan& {
+    if (!deciding) deciding = with_parts_of(f32_plan, *in.step, one, {.dtype = DType::f64});
+    return *deciding;
+  };
   const auto plain = [&](const Plan& of, const Alive& alive, const RunRecord* like, double nudge = 0) {
     return run_steps(of, *in_f64, *in_memory(1).front(), in, alive, Recorded::results, like, nudge, Kernels::separate);
   };
-  const auto alike_plan = [&] { return with_parts_of(f32_plan, *in.step, one, {.dtype = DType::f64}); };
   // In f64, the unsharded network and, where f32 may decide otherwise, one that takes the f32 run's decisions.
   RunRecord truth;
-  std::optional<RunRecord> alike;
+  std::optional<RunRecord> decided;
   const int second = second_rank(rt.transport(), [&] {
     return bytes_of(
-        compiled(rt.rank() == 0 ? alike_plan() : whole_plan(), *in_memory(1).front(), Recorded::results, Kernels::separate),
+        compiled(rt.rank() == 0 ? deciding_plan() : whole_plan(), *in_memory(1).front(), Recorded::results, Kernels::separate),
         Parameters::to_be_made);
   });
   if (second != 0) {
     each_alone(rt, "unsharded: ", [&](const Alive& alive) {
-      if (rt.rank() == 0) alike = plain(alike_plan(), alive, &f32);
+      if (rt.rank() == 0) decided = plain(deciding_plan(), alive, &f32);
       if (rt.rank() == second) truth = plain(whole_plan(), alive, nullptr);
     });
     fetch(rt.transport(), second, f64, truth);
@@ -271,22 +278,21 @@ VerifyReport verify(Runtime& rt, const VerifyInput& in) {
   VerifyReport report;
   each_alone(rt, "unsharded: ", [&](const Alive& alive) {
     if (rt.rank() != 0) return;
-    const Plan whole = whole_plan();
-    if (second == 0) truth = plain(whole, alive, nullptr);
+    if (second == 0) truth = plain(whole_plan(), alive, nullptr);
     report = {difference(f64, truth), difference(f32, truth)};
     report.bf16 = stores_bf16(*in.step);
     if (report.exact() && !report.ok()) {  // is it a decision?
-      if (!alike) alike = plain(alike_plan(), alive, &f32);
-      alike->logits = truth.logits;  // before any gradient nothing depends on decisions
-      alike->losses.front() = truth.losses.front();
-      report.f32 = difference(f32, *alike);
+      if (!decided) decided = plain(deciding_plan(), alive, &f32);
+      decided->logits = truth.logits;  // before any gradient nothing depends on decisions
+      decided->losses.front() = truth.losses.front();
+      report.f32 = difference(f32, *decided);
     }
     for (const double loss : truth.losses) report.diverged = report.diverged || !std::isfinite(loss);
     for (const auto& [name, w] : truth.weights_after)
       for (const double value : w.values) report.diverged = report.diverged || !std::isfinite(value);
     for (const double nudge : kNudges)  // is it rounding, or the cut?
       if (!report.exact() && !report.diverged)
-        report.nudged = larger(report.nudged, difference(plain(whole, alive, nullptr, nudge), truth));
+        report.nudged = larger(report.nudged, difference(plain(whole_plan(), alive, nullptr, nudge), truth));
     if (report.exact() && !report.ok()) {  // is it f32, or the cut?
       const Plan own = with_parts_of(f32_plan, in_one, one, {.dtype = DType::f32});
       VerifyReport as_is =
@@ -295,7 +301,7 @@ VerifyReport verify(Runtime& rt, const VerifyInput& in) {
       const auto lose = [&](Difference VerifyReport::*by, Backend& backend, Kernels kernels, double nudge) {
         const RunRecord alone =
             run_steps(own, backend, *in_memory(1).front(), in, alive, Recorded::decisions, nullptr, nudge, kernels);
-        RunRecord like = plain(whole, alive, &alone);
+        RunRecord like = plain(whole_plan(), alive, &alone);
         like.logits = truth.logits;
         like.losses.front() = truth.losses.front();
         report.*by = larger(report.*by, difference(alone, like));

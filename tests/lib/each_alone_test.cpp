@@ -58,7 +58,7 @@ TEST_CASE("work alone that fails on one rank ends on all, with its error") {
               throw UserError("no luck", Exit::data);
             }
             if (rt.rank() == (failing + 1) % kRanks) return;
-            for (int k = 0; k < 1000; k++) rest(), alive("resting");  // 20 s, unless it is told
+            for (int k = 0; k < 1000; k++) rest(), alive("resting");  // 20 s, unless the failure ends it
             finished[me] = true;
           });
         } catch (const Error& e) {
