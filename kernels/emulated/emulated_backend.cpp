@@ -87,7 +87,7 @@ std::string slowed_model(const std::string& model, double slowdown) {
 
 std::unique_ptr<Backend> emulated_backend(std::unique_ptr<Backend> inner, double slowdown, Index memory_bytes) {
   if (!(slowdown >= 1) || !(slowdown <= 1e6))
-    throw DeviceError("an emulated device's slowdown is " + std::to_string(slowdown) + "; it must be from 1 to 1e6");
+    throw DeviceError("an emulated device's slowdown is " + fmt::format("{:g}", slowdown) + "; it must be from 1 to 1e6");
   return std::make_unique<EmulatedBackend>(std::move(inner), slowdown, memory_bytes);
 }
 

@@ -177,12 +177,12 @@ class JobReader {
       }
     } catch (const UserError& e) {
       refused = e.what();
-      complain_below(r, tree, "/layers", refused);
+      complain_below(r, tree, place_of(e, *parts.model), refused);
     }
     try {  // rules may name these
       if (!model.layers.empty()) return inference(model.layers).passes();
     } catch (const UserError& e) {
-      if (e.what() != refused) complain_below(r, tree, "/layers", e.what());
+      if (e.what() != refused) complain_below(r, tree, place_of(e, *parts.model), e.what());
     }
     return std::nullopt;
   }

@@ -50,13 +50,13 @@ void read_names(Reader& r, const Json& j, std::vector<std::string>& out, Twice t
 void read_dims(Reader& r, const Json& j, std::vector<Dim>& out) {
   if (std::holds_alternative<Json::Object>(j.value)) {
     read_sized_dims(r, j, out);
-    if (std::get<Json::Object>(j.value).empty()) r.complain(j, "expected one dim, e.g. { \"filters1\": 60 }");
+    if (std::get<Json::Object>(j.value).empty()) r.complain(j, "expected one dim, as { \"NAME\": 60 }");
   } else if (std::holds_alternative<std::string>(j.value) || std::holds_alternative<Json::Array>(j.value)) {
     std::vector<std::string> names;
     read_names(r, j, names);
     for (std::string& name : names) out.push_back({std::move(name), 0});
   } else {
-    r.complain(j, "expected a dim and its size, e.g. { \"filters1\": 60 }, found " + Reader::kind(j));
+    r.complain(j, "expected a dim and its size, as { \"NAME\": 60 }, found " + Reader::kind(j));
   }
 }
 
@@ -164,10 +164,8 @@ const std::map<std::string, LayerField>& layer_fields() {
                                    }},
                                   {"keep", "the dims it does not contract; default: the first", "name or list", false,
                                    names(&LayerSpec::keep)},
-                                  {"over",
-                                   "the two dims it slides over, rows first; default: its input's last two; of matmul: the dims of "
-                                   "both that it contracts; the second one's other dims take their place",
-                                   "name or list", false, read_over},
+                                  {"over", "the two dims it slides over, rows first; default: its input's last two", "name or list",
+                                   false, read_over},
                                   {"window", "extent of the window: a number or [rows, cols]", "integer or list", false,
                                    extent(&LayerSpec::window)},
                                   {"stride", "a number or [rows, cols]; default: 1, of a pool its window", "integer or list", false,
@@ -318,10 +316,11 @@ LayerField field_of(const LayerKey& key) {
       if (r.integer(j, whole, static_cast<std::int64_t>(key.least), static_cast<std::int64_t>(key.most)))
         to = static_cast<double>(whole);
     } else {
-      r.number(j, to, key.least, key.most);
+      r.number(j, to, {.least = key.least, .most = key.most, .below = key.below});
     }
   };
-  if (!key.required) f.usual = key.standard;
+  if (!key.required && key.kind == Kind::whole) f.usual = static_cast<std::int64_t>(key.standard);
+  if (!key.required && key.kind == Kind::number) f.usual = key.standard;
   return f;
 }
 
@@ -335,6 +334,8 @@ Table<LayerSpec> layer_table(const std::string& op) {
     }
     table.push_back(layer_fields().at(key));
     table.back().required = required;
+    if (op == "matmul" && key == "over")
+      table.back().doc = "the dims of both that it contracts; the second one's other dims take their place";
   }
   if (const LayerKind* kind = LayerKind::find(op)) {
     if (kind->reads > 1) {

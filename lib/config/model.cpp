@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 
+#include "graph/layer_error.h"
 #include "graph/pointwise.h"
 
 namespace motley {
@@ -363,6 +364,13 @@ Model build_model(const ModelSpec& spec, Index batch) {
       spec, batch, [](const std::string& pointer, const std::string& text) { throw UserError("model, " + pointer + ": " + text); });
   if (!model.whole) throw UserError("the model has something that cannot be built: read it with complaints first");
   return model;
+}
+
+std::string place_of(const UserError& refused, const ModelSpec& spec) {
+  if (const auto* in = dynamic_cast<const LayerError*>(&refused))
+    for (std::size_t i = 0; i < spec.layers.size(); i++)
+      if (spec.layers[i].name == in->layer) return "/layers/" + std::to_string(i);
+  return "/layers";
 }
 
 std::vector<std::string> model_notes(const ModelSpec& spec) {

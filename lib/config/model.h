@@ -83,6 +83,10 @@ bool may_declare_dims(const std::string& op);  // it has an `out`, or the op is 
 Model build_model(const ModelSpec& spec, Index batch, const ModelComplaint& complain);
 Model build_model(const ModelSpec& spec, Index batch);  // UserError with the first complaint
 
+// The place inside the model of what keeps its graph from being made into a step: "/layers/3", or "/layers" if it is no single
+// layer.
+std::string place_of(const UserError& refused, const ModelSpec& spec);
+
 // For people: layers from which no path leads to the last one.
 std::vector<std::string> model_notes(const ModelSpec& spec);
 

@@ -287,7 +287,7 @@ ModelSpec ModelSpec::load(const std::filesystem::path& file) {
     if (built.whole) try {  // what only a step's passes show, such as shared weights that do not fit
         static_cast<void>(training(built.loss, Sgd{}));
       } catch (const UserError& e) {
-        complain_below(r, j, "/layers", e.what());
+        complain_below(r, j, place_of(e, *model), e.what());
       }
     return model;
   });

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/at.h"
+#include "base/interval.h"
 #include "graph/nodes.h"
 
 namespace motley {
@@ -91,8 +92,8 @@ Tensor GraphNodes::add_input(const std::string& name, const Shape& shape, DType 
 }
 
 void GraphNodes::check_weight(const WeightOptions& weight) const {
-  if (weight.initial == InitialWeights::normal && !(weight.deviation > 0))
-    throw UserError("the deviation of initial weights must be above 0, found " + std::to_string(weight.deviation));
+  if (weight.initial == InitialWeights::normal)
+    require_within("the deviation of initial weights", weight.deviation, {.least = 0, .most = 1e300, .above = true});
   if (weight.layer.empty()) return;
   std::vector<std::string> known;
   for (const Node& n : nodes)

@@ -35,6 +35,7 @@ struct LayerKey {
   double least = 0, most = 1e300;    // of a number or extent
   std::vector<std::string> words{};  // the first one is the default
   bool required = false;
+  bool below = false;  // of a number: `most` is excluded
 };
 
 // At namespace scope in an op's file: makes the op known to model files.

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/at.h"
+#include "graph/layer_error.h"
 #include "graph/nodes.h"
 #include "kernels/value.h"
 
@@ -163,6 +164,17 @@ Pass& Lowering::pass(const Node& node, const std::string& what, KernelOp op, Pas
   return out_.passes.back();
 }
 
+namespace {
+template <class Work>
+void in_layer(const Node& node, Work&& work) {
+  try {
+    work();
+  } catch (const UserError& e) {
+    throw LayerError(node.layer, e.what());
+  }
+}
+}  // namespace
+
 void Lowering::lower(const GraphNodes& graph, const std::vector<int>& losses) {
   const std::size_t n = graph.nodes.size();
   std::set<int> labels;
@@ -174,7 +186,7 @@ void Lowering::lower(const GraphNodes& graph, const std::vector<int>& losses) {
     const TensorRole role = node.op ? TensorRole::activation : labels.contains(node.id) ? TensorRole::label : TensorRole::input;
     values_[i] = add({node.name, node.shape, node.dtype, role, node.layer, -1});
     if (trains_[i]) wants_.insert(values_[i]);
-    if (node.op) node.op->forward(*this, node);
+    if (node.op) in_layer(node, [&] { node.op->forward(*this, node); });
   }
   if (losses.empty()) return;
   for (const int loss : losses) {
@@ -184,7 +196,8 @@ void Lowering::lower(const GraphNodes& graph, const std::vector<int>& losses) {
   for (std::size_t i = n; i-- > 0;) {
     if (!needed_[i] || !trains_[i]) continue;
     const Node& node = graph.nodes[i];
-    if (by_name_.contains("gradient of " + at(out_.tensors, values_[i]).name)) node.op->backward(*this, node);
+    if (by_name_.contains("gradient of " + at(out_.tensors, values_[i]).name))
+      in_layer(node, [&] { node.op->backward(*this, node); });
   }
 }
 

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/micro_batches.h"
 
-#include <motley/error.h>
-
 #include <algorithm>
 
 #include "base/at.h"
+#include "graph/layer_error.h"
 
 namespace motley {
 
@@ -49,11 +48,14 @@ bool changes(const Passes& passes, const Pass& pass, const std::string& batch) {
   return false;
 }
 
+bool has_index(const PassOperand& o, const std::vector<PassIndex>& indices, const std::string& name) {
+  return std::any_of(o.indices.begin(), o.indices.end(), [&](int i) { return i >= 0 && at(indices, i).name == name; });
+}
+
 // A pass over the samples of all micro-batches reads all their labels side by side, as one more input, fed from the same labels.
 void read_all(Passes& passes, Pass& pass, const std::string& batch, Index parts) {
   const std::vector<PassIndex>& indices = pass.indices;
-  if (std::any_of(pass.writes.indices.begin(), pass.writes.indices.end(), [&](int i) { return at(indices, i).name == batch; }))
-    return;  // one result for each sample
+  if (has_index(pass.writes, indices, batch)) return;  // one result for each sample
   check(pass.reads.size() == 1, "what counts labels reads labels alone");
   const int label = pass.reads.front().tensor;
   StepTensor all = at(passes.tensors, label);
@@ -83,14 +85,16 @@ void cut_batch(Passes& passes, Index parts) {
                     std::to_string(parts) + " equal micro-batches");
   for (Pass& p : passes.passes) {
     if (changes(passes, p, batch.name))
-      throw UserError("accumulate: \"" + p.layer + "\" changes the dim \"" + batch.name + "\", which micro-batches divide");
+      throw LayerError(p.layer, "accumulate: \"" + p.layer + "\" changes the dim \"" + batch.name +
+                                    "\", which micro-batches divide; leave \"accumulate\" out");
     for (PassIndex& i : p.indices)
       if (i.name == batch.name) i.size = batch.size / parts;
   }
   for (StepTensor& t : passes.tensors) {
     if (!t.shape.has(batch.name)) continue;
     if (t.role == TensorRole::parameter)
-      throw UserError("accumulate: the parameter \"" + t.name + "\" has the dim \"" + batch.name + "\"");
+      throw LayerError(t.layer, "accumulate: the parameter \"" + t.name + "\" has the dim \"" + batch.name +
+                                    "\", which micro-batches divide; leave \"accumulate\" out");
     std::vector<Dim> dims = t.shape.dims();
     for (Dim& d : dims)
       if (d.name == batch.name) d.size = batch.size / parts;
@@ -98,6 +102,16 @@ void cut_batch(Passes& passes, Index parts) {
   }
   for (Pass& p : passes.passes)
     if (p.all_samples) read_all(passes, p, batch.name, parts);
+}
+
+std::string layer_across_samples(const Passes& passes, const std::string& batch) {
+  for (const Pass& p : passes.passes) {
+    const bool sums =
+        !has_index(p.writes, p.indices, batch) &&
+        std::any_of(p.reads.begin(), p.reads.end(), [&](const PassOperand& o) { return has_index(o, p.indices, batch); });
+    if (sums || changes(passes, p, batch)) return p.layer;
+  }
+  return "";
 }
 
 }  // namespace motley

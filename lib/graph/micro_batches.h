@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A step whose batch is processed in parts (micro-batches).
 #pragma once
+#include <string>
+
 #include "graph/passes.h"
 
 namespace motley {
@@ -12,5 +14,8 @@ inline constexpr const char* kMicroBatches = "micro-batches";
 // means divide by the complete batch. UserError: `parts` does not divide it, it is not the first dim of every input, or an op
 // changes it.
 void cut_batch(Passes& passes, Index parts);
+
+// The first layer of an inference that computes a sample's values from other samples too, where the dim `batch` counts them; or "".
+std::string layer_across_samples(const Passes& passes, const std::string& batch);
 
 }  // namespace motley

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/at.h"
+#include "base/interval.h"
 #include "base/random.h"
 #include "train/byte_images.h"
 
@@ -64,10 +65,9 @@ class Normalized final : public Changed {
       throw UserError("normalizing samples of " + std::to_string(extents.empty() ? 1 : extents.front()) +
                       " channels needs as many means and deviations, or one of each; found " + std::to_string(count) + " and " +
                       std::to_string(how_.deviation.size()));
-    for (const double mean : how_.mean)
-      if (!std::isfinite(mean)) throw UserError("expected a finite mean, found " + std::to_string(mean));
+    for (const double mean : how_.mean) require_within("mean", mean, {.least = -1e300, .most = 1e300});
     for (const double deviation : how_.deviation)
-      if (!(deviation > 0)) throw UserError("expected a deviation above 0, found " + std::to_string(deviation));
+      require_within("deviation", deviation, {.least = 0, .most = 1e300, .above = true});
   }
   void read(Index sample, const Box& box, std::span<double> out) const override {
     data().read(sample, box, out);

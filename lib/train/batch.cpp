@@ -7,6 +7,9 @@
 #include <cstring>
 #include <string>
 
+#include "base/at.h"
+#include "graph/micro_batches.h"
+
 namespace motley {
 namespace {
 
@@ -68,6 +71,16 @@ void BatchReader::check_fits(const StepTensor& tensor, Index samples) const {
   if ((dtype() == DType::i32) != (tensor.dtype == DType::i32))
     throw UserError("\"" + tensor.name + "\" is fed by " + what + " that are " + (dtype() == DType::i32 ? "integers" : "floats") +
                     "; expected " + (tensor.dtype == DType::i32 ? "integers" : "floats"));
+}
+
+void require_whole_batches(const Passes& passes, const std::string& image, Index samples) {
+  const Dim& batch = at(passes.tensors, passes.find(image)).shape[0];
+  if (samples % batch.size == 0) return;
+  if (const std::string layer = layer_across_samples(passes, batch.name); !layer.empty())
+    throw UserError("\"" + layer + "\" computes a sample's values from the other samples of its batch too, and the last batch of " +
+                    std::to_string(samples) + " samples, " + std::to_string(samples % batch.size) +
+                    " of them, would be filled up with others; give a multiple of " + std::to_string(batch.size) + " samples (\"" +
+                    batch.name + "\"), or a batch that divides their number");
 }
 
 void BatchReader::read_samples(const Box& box, std::span<std::byte> to) const {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -33,5 +34,9 @@ class BatchReader {
   std::shared_ptr<const std::vector<Index>> which_;
   Of of_;
 };
+
+// UserError: an inference whose values for a sample depend on the batch's other samples, and a short last batch, which is filled
+// up.
+void require_whole_batches(const Passes& passes, const std::string& image, Index samples);
 
 }  // namespace motley

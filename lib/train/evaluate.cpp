@@ -16,6 +16,7 @@
 #include "run/agreed.h"
 #include "run/start.h"
 #include "run/trace_summary.h"
+#include "train/batch_reader.h"
 #include "train/feed_names.h"
 #include "train/read_ahead.h"
 #include "train/score.h"
@@ -133,6 +134,7 @@ class Evaluating {
       throw UserError(fmt::format("a sample has the sizes [{}], \"{}\" has [{}]", fmt::join(data_->sample_extents(), ", "),
                                   options_.image, fmt::join(extents, ", ")));
     if (data_->samples() < 1) throw UserError("there is no sample to evaluate on", Exit::data);
+    require_whole_batches(passes_, options_.image, data_->samples());
   }
 
   void check_labels() const {

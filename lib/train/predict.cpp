@@ -7,6 +7,7 @@
 
 #include "base/at.h"
 #include "plan/plan_data.h"
+#include "train/batch_reader.h"
 #include "train/feed_names.h"
 
 namespace motley {
@@ -19,6 +20,7 @@ Predictions predict(Runtime& rt, Predictor& predictor, const std::shared_ptr<con
   const auto found = output.shape.find(batch.name);
   if (!found) throw UserError("\"" + output.name + "\" has no dim \"" + batch.name + "\": it is not computed per sample");
   const Index samples = data->samples();
+  require_whole_batches(passes, image, samples);
   Predictions out;
   Index outer = 1, inner = 1;  // dims before and after the batch's
   for (std::size_t d = 0; d < output.shape.rank(); d++) {

@@ -21,6 +21,7 @@
 #include "run/chrome_trace.h"
 #include "run/start.h"
 #include "run/trace_summary.h"
+#include "train/batch_reader.h"
 #include "train/dump.h"
 #include "train/keep.h"
 #include "train/read_ahead.h"
@@ -158,7 +159,10 @@ class Job {
 
   void prepare() {
     first_step_ = out_.steps;
-    if (evaluates()) require_memory();
+    if (evaluates()) {
+      require_whole_batches(in_.evaluation->data().passes, in_.evaluate.image, in_.data.test->samples());
+      require_memory();
+    }
     on_rank_0(rt_.transport(), [&] {
       write_file((in_.run_directory / "plan.json").string(), plan_.json());
       metrics_.emplace(in_.run_directory / "metrics.jsonl", first_step_);

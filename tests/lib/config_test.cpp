@@ -279,7 +279,7 @@ TEST_CASE("what is wrong in a model file") {
        {"m.json:6:48: error: /layers/2/out: dim \"filters2\" is not declared above; write { \"filters2\": SIZE }"}},
       {"{ \"filters2\": 8 }",
        "8",
-       {"m.json:6:48: error: /layers/2/out: expected a dim and its size, e.g. { \"filters1\": 60 }, found 8"}},
+       {"m.json:6:48: error: /layers/2/out: expected a dim and its size, as { \"NAME\": 60 }, found 8"}},
       // The one complaint: a layer that reads one whose name is misspelt, or follows from a misspelt op, reads that one.
       {"\"name\": \"middle\", \"out\": { \"filters2\": 8 }, \"window\": [3, 2], \"bias\": false },\n    { \"op\": \"relu\" }",
        "\"nmae\": \"middle\", \"out\": { \"filters2\": 8 }, \"window\": [3, 2], \"bias\": false },\n    { \"op\": \"relu\", "
@@ -887,7 +887,7 @@ TEST_CASE("a weight that cannot be shared is complained about once") {
   "loss": { "op": "softmax_cross_entropy", "over": "classes" } })");
     return without_places(said(files.folder, [&] { load_job(files.folder.at("job.json")); }));
   };
-  CHECK(said_with("first") == Lines{"parts/model.json: /layers: \"dense_4\" shares the weight of \"first\", whose dims are "
+  CHECK(said_with("first") == Lines{"parts/model.json: /layers/3: \"dense_4\" shares the weight of \"first\", whose dims are "
                                     "[hidden 16, channels 1, cols 28]; expected [classes 10, hidden 16, rows 28]"});
   for (const std::string last : {"above", "nowhere", "looks"})  // attention has four weights, none of which is `.weight`
     CHECK(said_with(last) ==

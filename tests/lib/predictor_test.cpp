@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "tests/lib/train_nets.h"
+#include "train/predict.h"
 #include "train/score.h"
 
 using namespace motley;
@@ -150,6 +151,42 @@ TEST_CASE("evaluation: a short last batch, every layout the same", "[train]") {
     CHECK(one.samples == 10);
     CHECK(one.accuracy == whole.accuracy);
     CHECK(one.mean_loss == Approx(whole.mean_loss).epsilon(1e-12));
+  }
+}
+
+TEST_CASE("a network that compares its batch's samples takes no batch that is filled up", "[train]") {
+  const Dim n{"batch", 4}, in{"in", 2}, rows{"rows", 6}, cols{"cols", 5}, classes{"classes", kClasses};
+  Graph g;
+  const Tensor image = g.input("image", {n, in, rows, cols});
+  const Tensor plain = dense(image, {.out = {classes}, .name = "plain"});
+  for (const auto& [logits, refused] :
+       {std::pair{plain, false},
+        {softmax(plain, {.over = n, .name = "compares"}), true},
+        {max_pool2d(image, {.over = {n, cols}, .window = {3, 5}, .stride = 1, .padding = same, .name = "slides"}), true}}) {
+    const Tensor out = logits.shape().has("classes") ? logits : dense(logits, {.out = {classes}, .name = "after"});
+    const Plan plan = balance(inference({out}), line_of(2), {{"classes", "all", CutBy::even}}, {}, {.dtype = DType::f64});
+    const std::string layer = logits.name();
+    std::string evaluated, predicted;
+    run_ranks_in_memory(2, [&, refuses = refused](Runtime& rt) {
+      State state(plan, rt.rank(), 2);
+      Predictor predictor(rt, plan, state);
+      const auto attempt = [&](Index samples) {
+        const auto data = std::make_shared<Fixed>(samples);
+        const std::string one = thrown_by([&] { static_cast<void>(evaluate(rt, predictor, data)); });
+        const std::string two = thrown_by([&] { static_cast<void>(predict(rt, predictor, data, "image")); });
+        if (rt.rank() == 0) evaluated += one, predicted += two;
+      };
+      attempt(8);
+      if (refuses) attempt(6);
+    });
+    INFO(layer);
+    CHECK(evaluated == predicted);
+    if (refused)
+      CHECK_THAT(evaluated, Catch::StartsWith("nothing\"" + layer +
+                                              "\" computes a sample's values from the other samples of its batch too, "
+                                              "and the last batch of 6 samples, 2 of them, would be filled up"));
+    else
+      CHECK(evaluated == "nothing");
   }
 }
 

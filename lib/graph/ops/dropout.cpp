@@ -4,6 +4,7 @@
 // same numbers again.
 #include <cmath>
 
+#include "base/interval.h"
 #include "graph/compiled.h"
 #include "graph/layer_kind.h"
 #include "graph/nodes.h"
@@ -50,15 +51,13 @@ class Dropout final : public Op {
 
 Tensor dropout(const Tensor& x, const DropoutOptions& o) {
   floats_only("dropout", x);
-  if (!(o.rate >= 0 && o.rate < 1))
-    throw UserError("dropout: rate must be at least 0 and below 1, found " + std::to_string(o.rate));
+  require_within("dropout: rate", o.rate, {.least = 0, .most = 1, .below = true});
   if (x.shape().rank() == 0) throw UserError("dropout needs a tensor with dims; \"" + x.name() + "\" is a scalar");
   return GraphNodes::graph_of({x})->add("dropout", o.name, std::make_shared<Dropout>(o.rate), {x}, x.shape());
 }
 
-static const LayerKind kKind("dropout", 1, {{"rate", "probability that an element becomes 0", LayerKey::Kind::number, 0.5, 0, 1}},
-                             [](const LayerArguments& l) {
-                               return dropout(l.in(), {.rate = l.numbers.at("rate"), .name = l.name});
-                             });
+static const LayerKind kKind(
+    "dropout", 1, {{"rate", "probability that an element becomes 0", LayerKey::Kind::number, 0.5, 0, 1, {}, false, true}},
+    [](const LayerArguments& l) { return dropout(l.in(), {.rate = l.numbers.at("rate"), .name = l.name}); });
 
 }  // namespace motley

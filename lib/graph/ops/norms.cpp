@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/interval.h"
 #include "graph/compiled.h"
 #include "graph/ops/shapes.h"
 #include "graph/pointwise.h"
@@ -367,9 +368,8 @@ class Norm final : public Op {
 
 Tensor normalised(const std::string& op, const Tensor& x, const NormForm& form, const std::string& name) {
   floats_only(op, x);
-  if (!(form.epsilon >= 0)) throw UserError(op + ": epsilon must be at least 0, found " + std::to_string(form.epsilon));
-  if (!(form.momentum >= 0 && form.momentum <= 1))
-    throw UserError(op + ": momentum must be from 0 to 1, found " + std::to_string(form.momentum));
+  require_within(op + ": epsilon", form.epsilon, {.least = 0, .most = 1e300});
+  require_within(op + ": momentum", form.momentum, {.least = 0, .most = 1});
   if (form.over.size() == x.shape().rank())
     throw UserError(op + " would normalise over all dims of \"" + x.name() + "\"; leave one out, such as the batch");
   return GraphNodes::graph_of({x})->add(op, name, std::make_shared<Norm>(form), {x}, x.shape());

@@ -3,6 +3,7 @@
 // - m). Over a cut class dim only the passes' small results are sent, never the logits. With labels smoothed by a, the target of
 // every class is a / C, plus 1 - a for the label (Szegedy et al., arXiv 1512.00567, section 7): loss + a (h - m + d), d = mean over
 // c of m - l[n.. c]. Where the label is ignored, loss and gradient are 0.
+#include "base/interval.h"
 #include "graph/compiled.h"
 #include "graph/nodes.h"
 
@@ -133,8 +134,7 @@ Tensor softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const D
   auto graph = GraphNodes::graph_of({logits, labels});
   const Index classes = logits.shape()[logits.shape().position(over.name)].size;
   if (labels.dtype() != DType::i32) throw UserError("labels are integers: declare \"" + labels.name() + "\" with DType::i32");
-  if (!(o.label_smoothing >= 0 && o.label_smoothing <= 1))
-    throw UserError("label_smoothing must be from 0 to 1, found " + std::to_string(o.label_smoothing));
+  require_within("label_smoothing", o.label_smoothing, {.least = 0, .most = 1});
   if (o.ignore_index && (*o.ignore_index < -kMostWhole || *o.ignore_index > kMostWhole))
     throw UserError("ignore_index must be from -2^24 to 2^24, found " + std::to_string(*o.ignore_index));
   std::vector<Dim> kept;
