@@ -45,13 +45,30 @@ fs::path cache_directory() {
   return home.is_absolute() ? home / ".cache" / "motley" : fs::path();
 }
 
-// Whether the plan made from it needs no estimate for a kernel: what measure() requires of a profile that it has read.
+struct Counted {
+  int modelled = 0, all = 0;
+};
+// Of a rank's kernels: how many there are with arithmetic that counts, and how many of these the profile has to estimate.
+Counted estimated(const Profile& profile, int rank, const std::vector<KernelSpec>& kernels) {
+  Counted out;
+  for (const KernelSpec& s : kernels) {
+    if (flops(s) <= 0) continue;
+    out.all++;
+    out.modelled += profile.supports(rank, s) && profile.seconds(rank, s).known == Known::modelled ? 1 : 0;
+  }
+  return out;
+}
+
+// Whether no plan that could be chosen needs an estimate for a kernel, nor the chosen one: what measure() requires of a profile
+// that it has read.
 bool is_complete(const Profile& profile, const Job& job, const Step& step) {
   if (static_cast<int>(profile.devices.size()) != job.mesh.ranks()) return false;
+  const Passes passes = passes_for(step, job.rules);
+  for (int rank = 0; rank < job.mesh.ranks(); rank++)
+    if (estimated(profile, rank, candidate_kernels(passes, job.mesh, job.rules, rank)).modelled > 0) return false;
   const Plan plan = balance(step, job.mesh, job.rules, profile, {.dtype = job.train.dtype()});
   for (int rank = 0; rank < job.mesh.ranks(); rank++)
-    for (const KernelSpec& s : kernels_of(plan.data(), rank))
-      if (flops(s) > 0 && profile.seconds(rank, s).known == Known::modelled) return false;
+    if (estimated(profile, rank, kernels_of(plan.data(), rank)).modelled > 0) return false;
   return true;
 }
 
@@ -255,22 +272,22 @@ std::vector<std::string> equal_notes(const Mesh& mesh, const Profile& profile) {
   return notes;
 }
 
-std::vector<std::string> doubts(const Plan& plan, const Profile& profile) {
+std::vector<std::string> doubts(const Job& job, const Step& step, const Plan& plan, const Profile& profile) {
   std::vector<std::string> notes;
   for (const std::string& note : profile.notes)
     if (note.find("contended") != std::string::npos || note.find("drifting") != std::string::npos)
       notes.push_back("the profile was measured on a disturbed machine: " + note);
   for (int rank = 0; rank < plan.mesh().ranks() && !profile.empty(); rank++) {
-    int all = 0, modelled = 0;
-    for (const KernelSpec& s : kernels_of(plan.data(), rank)) {
-      if (flops(s) <= 0) continue;
-      all++;
-      modelled += profile.seconds(rank, s).known == Known::modelled;
-    }
-    if (modelled > 0)
-      notes.push_back(
-          fmt::format("rank {} ({}): {} of {} kernel times are modelled, not measured; measure them with: motley profile JOB", rank,
-                      plan.mesh().device(rank).name, modelled, all));
+    const auto note = [&](const char* which, const Counted& kernels) {
+      if (kernels.modelled > 0)
+        notes.push_back(
+            fmt::format("rank {} ({}): {} of {} kernel times {}are modelled, not measured; measure them with: motley "
+                        "profile JOB",
+                        rank, plan.mesh().device(rank).name, kernels.modelled, kernels.all, which));
+      return kernels.modelled > 0;
+    };
+    if (!note("", estimated(profile, rank, kernels_of(plan.data(), rank))) && needs_profile(job.rules))
+      note("of other cuts ", estimated(profile, rank, candidate_kernels(passes_for(step, job.rules), job.mesh, job.rules, rank)));
   }
   return notes;
 }

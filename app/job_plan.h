@@ -30,8 +30,8 @@ std::vector<std::string> core_notes(const Mesh& mesh);
 std::string kernels_line(const Mesh& mesh, DType dtype);
 // Ranks that look different in the mesh but are equal: by their ISA on this machine, or by measurement.
 std::vector<std::string> equal_notes(const Mesh& mesh, const Profile& profile);
-// Reasons to doubt the plan's predicted times: measured on a disturbed machine, or not measured at all.
-std::vector<std::string> doubts(const Plan& plan, const Profile& profile);
+// Reasons to doubt the plan's predicted times, and that it is the best one: times measured on a disturbed machine, or not at all.
+std::vector<std::string> doubts(const Job& job, const Step& step, const Plan& plan, const Profile& profile);
 
 Plan plan_of(const Job& job, const Step& step, const Profile& profile);
 // Collective: rank 0's plan, on all ranks.

@@ -28,6 +28,7 @@
 #include "config/remaining.h"
 #include "explain/explain.h"
 #include "mesh/mesh_json.h"
+#include "profiler/measure_kernels.h"
 #include "run/agreed.h"
 #include "run/start.h"
 #include "run/trace_summary.h"
@@ -134,6 +135,7 @@ RunDirectory directory_for(const Options& options, const Subject& subject) {
     std::error_code failed;
     fs::create_directories(fs::absolute(options.output).parent_path(), failed);
     require_writable(options.output, Pipes::accept);
+    require_profile_place(options.output);
   }
   const auto weights = options.weights.empty() ? nullptr : open_weights(options.weights);
   if (options.verb == Verb::predict) {
@@ -389,7 +391,7 @@ int with_ranks(const Options& given, const CommandLine& line) {
       for (std::string& note : core_notes(subject.mesh())) notes.push_back(std::move(note));
       const Plan plan = plan_of(*subject.job, step, profile);
       for (std::string& note : subject.notes()) notes.push_back(std::move(note));
-      for (std::string& note : doubts(plan, profile)) notes.push_back(std::move(note));
+      for (std::string& note : doubts(*subject.job, step, plan, profile)) notes.push_back(std::move(note));
       give_plan(plan, profile, options, console, notes);
       return 0;
     }

@@ -10,6 +10,8 @@
 #include <thread>
 #include <unordered_map>
 
+#include "base/files.h"
+#include "base/json.h"
 #include "profiler/operand_memory.h"
 #include "profiler/run_clock.h"
 #include "profiler/steady.h"
@@ -322,6 +324,15 @@ Measurement measure_kernels(Backend& backend, int device, std::span<const Kernel
 
 DeviceFacts facts_of(const Device& device, const Backend& backend) {
   return {device.name, to_string(device.kind), backend.model(), backend.isa(), backend.library(), device.host, backend.threads()};
+}
+
+void require_profile_place(const std::filesystem::path& file) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(file, ignored) || std::filesystem::file_size(file, ignored) == 0) return;
+  Complaints complaints;
+  const std::optional<Json> json = read_json(file.string(), read_file(file.string()), complaints);
+  if (!json || json->find("kernels") == nullptr)
+    throw UserError(file.string() + " exists and is not a profile; remove it, or give another name for the profile");
 }
 
 std::string missing_profile(const std::string& file) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "balance/candidate_sizes.h"
 #include "plan/kernel_of.h"
 #include "plan/planner.h"
 #include "plan/tiles.h"
@@ -89,6 +90,12 @@ std::vector<KernelSpec> needed_kernels(const Passes& passes, const Mesh& mesh, c
           out.add(timed_kernel_of(data.passes, static_cast<int>(p), one, dtype, data.formats).spec);
     }
   return out.list;
+}
+
+std::vector<KernelSpec> candidate_kernels(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, int rank) {
+  constexpr Index kMost = 24;  // sizes per dim
+  return needed_kernels(passes, mesh, rules, {}, DType::f32, rank,
+                        [](const Variable& v) { return candidate_sizes(v.size, kMost); });
 }
 
 }  // namespace motley

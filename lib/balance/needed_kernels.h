@@ -16,6 +16,8 @@ using SizesOf = std::function<std::vector<Index>(const Variable& v)>;
 // each convolution, dense layer and pool that follows a cut whose part is to be chosen.
 std::vector<KernelSpec> needed_kernels(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile,
                                        DType dtype, int rank, const SizesOf& sizes);
+// Those that a complete profile has, whatever plan is chosen from it: at the candidate sizes of each dim, in f32.
+std::vector<KernelSpec> candidate_kernels(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, int rank);
 // The kernels that `rank` runs under one plan as it is: as a profile keeps them, and with the bias and activation that are fused
 // into each.
 std::vector<KernelSpec> kernels_of(const PlanData& plan, int rank);

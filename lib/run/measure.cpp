@@ -56,12 +56,13 @@ class Measurer {
   bool complete(Profile& profile) {
     const StopsAtOnce nothing_to_save;
     const bool all_new = profile.devices.empty();
-    if (all_new) profile = of_candidates();
-    const bool changed = settle(profile, all_new, all_new) || all_new;
+    if (all_new) profile = without_kernels();
+    const bool fresh = measure_candidates(profile, all_new) || all_new;
+    const bool changed = settle(profile, fresh, fresh) || fresh;
     for (int round = 0; changed && round < kMostPlans; round++) {
       const std::vector<KernelSpec> missing = missing_choices(profile, plan_of(profile).data());
       if (!anywhere(missing) || !measure_more(profile, missing, kChoices)) break;
-      settle(profile, false, all_new);  // new times may move the cuts, and then other kernels run
+      settle(profile, false, fresh);  // new times may move the cuts, and then other kernels run
     }
     if (all_new) timer_.measure_alone(profile);
     return changed;
@@ -71,6 +72,7 @@ class Measurer {
   Profile read(const std::filesystem::path& file) {
     const std::string text = from_rank_0(rt_.transport(), [&] {
       std::string its;
+      if (options_.when == Measure::always) require_profile_place(file);
       if (options_.when != Measure::always && std::filesystem::exists(file)) its = read_file(file.string());
       if (its.empty() && options_.when == Measure::never) throw UserError(missing_profile(file.string()), Exit::missing);
       return its;
@@ -86,17 +88,23 @@ class Measurer {
     return profile;
   }
 
-  // Devices, links, and every kernel at the candidates' sizes.
-  Profile of_candidates() {
+  Profile without_kernels() {
     rt_.phase("measuring the link to the device");
     Profile profile = devices();
     rt_.phase("measuring links");
     if (rt_.ranks() > 1) timer_.say("measuring links");
     add_links(profile, backend_, rt_.transport(), options_.budget_seconds);
-    const std::vector<KernelSpec> missing = missing_candidates(profile);
-    rt_.phase("measuring kernels");
-    if (anywhere(missing) && !timer_.measure(profile, missing, kCandidates)) timer_.refuse_budget();
     return profile;
+  }
+
+  // Every kernel at the candidates' sizes that the profile lacks, such as one of another network: a plan would be chosen by
+  // estimates. True: there were some.
+  bool measure_candidates(Profile& profile, bool all_new) {
+    const std::vector<KernelSpec> missing = unknown(profile, candidate_kernels(passes_, mesh_, rules_, rt_.rank()), all_new);
+    rt_.phase("measuring kernels");
+    if (!anywhere(missing)) return false;
+    if (!timer_.measure(profile, missing, kCandidates)) timer_.refuse_budget();
+    return true;
   }
 
   // Also measures what the plan made from the profile runs, until that plan needs no estimate for a kernel: a later reader of the
@@ -129,12 +137,6 @@ class Measurer {
       return known == Known::measured || (!interpolated && known == Known::interpolated);
     });
     return specs;
-  }
-  std::vector<KernelSpec> missing_candidates(const Profile& profile) const {
-    return unknown(profile,
-                   needed_kernels(passes_, mesh_, rules_, {}, DType::f32, rt_.rank(),
-                                  [](const Variable& v) { return candidate_sizes(v.size, most_); }),
-                   true);
   }
   // Missing kernels that the plan made from the profile runs. For a new profile also those between measured sizes (interpolated),
   // and the sizes around the plan's cuts (near): some kernels have no granule, or cost more below one.
@@ -203,8 +205,7 @@ class Measurer {
   const Passes passes_;
   Backend& backend_;
   KernelTimer timer_;
-  std::optional<Plan> plan_{};        // of the profile as it is
-  static constexpr Index most_ = 24;  // sizes per dim: multiples of 16, then of 8, then the small ones (candidate_sizes.h)
+  std::optional<Plan> plan_{};  // of the profile as it is
 };
 
 }  // namespace

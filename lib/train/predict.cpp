@@ -7,6 +7,7 @@
 
 #include "base/at.h"
 #include "plan/plan_data.h"
+#include "run/agreed.h"
 #include "train/batch_reader.h"
 #include "train/feed_names.h"
 
@@ -35,7 +36,12 @@ Predictions predict(Runtime& rt, Predictor& predictor, const std::shared_ptr<con
     const Index count = std::min(batch.size, samples - first);
     std::vector<Index> which(static_cast<std::size_t>(batch.size), kNoSample);
     for (Index n = 0; n < count; n++) at(which, n) = first + n;
-    predictor.run_named(feeds_from(batch_of(data, std::move(which), 0, 0), {.image = image, .label = ""}, passes));
+    try {
+      predictor.run_named(feeds_from(batch_of(data, std::move(which), 0, 0), {.image = image, .label = ""}, passes));
+    } catch (const AgreedError& e) {
+      throw AgreedError("in the samples " + std::to_string(first) + " to " + std::to_string(first + count - 1) + ": " + e.what(),
+                        e.code());
+    }
     const std::vector<double> values = predictor.get(output.name);
     if (rt.rank() != 0) continue;
     for (Index o = 0; o < outer; o++)

@@ -491,6 +491,26 @@ def measured_plans():
     assert json.loads(first)["predicted"]["step_seconds"] > 0
     done = room.run("profile", "job.json", "-o", "other.json", "--budget-seconds", "5", "--progress", "plain")
     has(done.out, "other.json", "cpu 0", "cpu 1")
+    # Of another network's profile all kernels are missing that some cut would run: a plan without them is doubted, with them they are measured.
+    wider = json.loads(json.dumps(measured))
+    wider["model"]["layers"][0].update(out={"filters": 40}, window=5)
+    wider["profile"] = {"path": "theirs.json"}
+    shutil.copy(room.path / "my profile.json", room.path / "theirs.json")
+    never = ["--set", "profile.measure=never"]
+    has(room.run("plan", room.write("wider.json", wider), *never).out, "are modelled, not measured")
+    room.run("plan", "wider.json")
+    assert "are modelled" not in room.run("plan", "wider.json", *never).out
+    kept = room.json("theirs.json")
+    assert len(kept["kernels"]) > len(room.json("my profile.json")["kernels"])
+    room.run("plan", "wider.json")
+    assert kept == room.json("theirs.json"), "nothing was missing"
+    kept["kernels"] = [k for k in kept["kernels"] if k["device"] == 1]
+    room.write("theirs.json", kept)
+    has(room.run("plan", "wider.json", *never).out, "rank 0 (cpu 0): ", "are modelled, not measured")
+    # A file that is no profile is not replaced by one.
+    always = ["--set", "profile.measure=always", "--set", "profile.path=wider.json"]
+    for words in [("plan", "job.json", *always), ("profile", "job.json", *always), ("profile", "job.json", "-o", "wider.json"), ("profile", "-o", "wider.json")]:
+        has(room.run(*words, code=78).err, "wider.json exists and is not a profile")
     # Of an emulated device the slowdown counts.
     slowed = job()
     slowed["mesh"]["devices"][0] = {"kind": "emulated", "name": "slow", "slowdown": 2, "of": {"kind": "cpu"}}
