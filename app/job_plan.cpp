@@ -220,18 +220,19 @@ bool look_equal(const Device& a, const Device& b) {
          library_of(x) == library_of(y) && x.tf32 == y.tf32;
 }
 
-// Geometric mean of b's times over a's, over the kernels that were measured on both.
+// b's time over a's, of the kernels that were measured on both, each once: large ones count more, as they do in a step.
 std::optional<double> measured_ratio(const Profile& profile, int a, int b) {
-  double sum = 0;
+  double of_a = 0, of_b = 0;
   int both = 0;
   for (const KernelPoint& point : profile.kernels()) {
     if (point.device != a || !profile.supports(b, point.spec)) continue;
     const Estimate other = profile.seconds(b, point.spec);
     if (other.known != Known::measured || other.seconds <= 0 || point.seconds.typical() <= 0) continue;
-    sum += std::log(other.seconds / point.seconds.typical());
+    of_a += point.seconds.typical();
+    of_b += other.seconds;
     both++;
   }
-  return both < 3 ? std::nullopt : std::optional(std::exp(sum / both));
+  return both < 3 ? std::nullopt : std::optional(of_b / of_a);
 }
 
 }  // namespace

@@ -19,6 +19,7 @@
 #include "explain/explain.h"
 #include "run/agreed.h"
 #include "run/trace_summary.h"
+#include "train/course.h"
 #include "train/npy_data.h"
 #include "train/predict.h"
 #include "train/train_job.h"
@@ -199,7 +200,16 @@ void train_ranks(Runtime& rt, const Task& task) {
   const Model model = build_model(job.model, job.train.batch);
   rt.phase("data");
   const Datasets raw = raw_data_of(job, model), data = prepared(raw, job);
-  const TrainingOptions options = training_options(job.train, data.train->samples());
+  TrainingOptions options = training_options(job.train, data.train->samples());
+  Index done = 0;
+  if (const std::filesystem::path& from = task.options.from; !from.empty()) {  // the last step, where the batch size has changed
+    const Manifest was = Checkpoint(from).manifest();
+    done = was.step;
+    options.schedule.steps =
+        done + course_from(from.string(), {was.data.epoch, was.data.batch, was.data.batch_size, was.data.samples}, done,
+                           {data.train->samples(), job.train.batch, job.train.epochs.value_or(0), job.train.max_steps.value_or(0)})
+                   .steps();
+  }
   if (rt.rank() == 0)
     for (const std::string& note : schedule_notes(options.schedule)) task.console.say(LogLevel::warning, "note: " + note);
   const Step step = training(model.loss, job.train.optimizer, options);
@@ -210,7 +220,6 @@ void train_ranks(Runtime& rt, const Task& task) {
   if (task.options.log_level >= LogLevel::debug) task.console.say(LogLevel::debug, made.table());
   if (agree(rt.transport(), rt.stop_requested() ? 1 : 0).status != 0) throw Stopped("stopped on request before the first step");
   rt.phase("training");
-  const Index done = task.options.from.empty() ? 0 : Checkpoint(task.options.from).manifest().step;
   Bar bar(done, std::max(Index{1}, options.schedule.steps));
   if (rt.rank() == 0 && job.train.evaluate_every_epochs > 0 && !data.test)
     task.console.say(LogLevel::warning, "note: the data has no test samples: nothing is evaluated");

@@ -3,6 +3,8 @@
 
 #include <set>
 
+#include "balance/choose_apart.h"
+#include "balance/choose_tiles.h"
 #include "balance/part_tables.h"
 #include "plan/formats.h"
 #include "plan/planner.h"
@@ -37,24 +39,28 @@ Baseline baselines_of(const Passes& passes, const Mesh& mesh, const LayoutRules&
   const Cost cost(passes, mesh, profile, std::vector<double>(static_cast<std::size_t>(mesh.ranks()), 1.0), dtype,
                   common_formats(passes, mesh, dtype));
   auto planned = [&](const LayoutRules& resolved) {
-    return predicted(plan_with(passes, mesh, resolved, profile, dtype, &cost), profile);
+    PlanData plan = predicted(plan_with(passes, mesh, resolved, profile, dtype, &cost), profile);
+    choose_tiles(plan, profile);
+    choose_apart(plan, profile);
+    return plan;
   };
   const PlanData base = planned(*even);
-  auto possible = [](std::optional<double> seconds) { return seconds < kImpossibleSeconds ? seconds : std::nullopt; };
-  out.even = possible(base.step_seconds);
+  auto possible = [](const PlanData& plan) {
+    return fits(plan) && plan.step_seconds < kImpossibleSeconds ? plan.step_seconds : std::nullopt;
+  };
+  out.even = possible(base);
   const std::vector<Variable> cut = variables_of(passes, mesh, *proportional);
   Assignment parts;
   for (const Variable& v : cut)
     parts.push_back({-1, {by_speed(base, mesh, cost, v, {RankSet(static_cast<std::size_t>(mesh.ranks()), true)})}});
-  out.proportional = possible(planned(with_parts(*proportional, mesh, cut, parts)).step_seconds);
+  out.proportional = possible(planned(with_parts(*proportional, mesh, cut, parts)));
   std::set<std::string> layers;
   for (const Pass& p : passes.passes) layers.insert(p.layer);
   for (int r = 0; r < mesh.ranks(); r++) {
     LayoutRules alone;
     for (const std::string& layer : layers) alone.places[layer] = {mesh.device(r).name};
-    const PlanData plan = planned(alone);
-    if (fits(plan) && possible(plan.step_seconds) && (!out.fast_alone || *plan.step_seconds < *out.fast_alone))
-      out.fast_alone = plan.step_seconds;
+    const std::optional<double> seconds = possible(planned(alone));
+    if (seconds && (!out.fast_alone || *seconds < *out.fast_alone)) out.fast_alone = seconds;
   }
   return out;
 }

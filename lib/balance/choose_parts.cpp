@@ -199,6 +199,18 @@ class Chooser {
     if (fixed_ != best.of.parts) best.seconds = kNever;  // not every rule says even
     consider(proposals, base, best);
     go_round(base, best);
+    improve(best);
+    if (std::isinf(best.seconds)) {
+      fit(best);
+      caps_.clear();
+      if (std::isfinite(best.seconds)) improve(best);  // what fits is not the fastest that fits
+    }
+    overlapped(best);
+    return best;
+  }
+
+  // One variable after the other is changed, and units are moved, while that makes the step faster.
+  void improve(Trial& best) {
     int left = moved_plans_;
     for (int round = 0; round < kRounds; round++) {
       const double before = best.seconds;
@@ -206,9 +218,6 @@ class Chooser {
       move_units(trials_, best, left);
       if (!(best.seconds < before * (1 - kWorthRound))) break;
     }
-    fit(best);
-    overlapped(best);
-    return best;
   }
 
   // Evaluates all proposals with the picks of `like`; then as many as the step's size allows, the fastest first, with picks of

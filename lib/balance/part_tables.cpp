@@ -15,6 +15,7 @@ namespace motley {
 namespace {
 
 constexpr std::size_t kMostSizes = 96;
+constexpr Index kEvery = 32;                            // dims up to this size have so few cuts that every size is looked at
 constexpr std::size_t kAllSets = 4, kAllPrefixes = 16;  // ranks
 
 bool travels(const TensorPlan& t) {
@@ -29,6 +30,10 @@ void add_pass(SizeTables& sum, const PlanData& data, const Mesh& mesh, const Cos
   const auto first = std::find_if(work.begin(), work.end(), [](const Work& w) { return w.any; });
   std::vector<Index> sizes = candidate_sizes(v.size);
   if (sizes.size() > kMostSizes) sizes = candidate_sizes(v.size, static_cast<Index>(kMostSizes));
+  if (v.size <= kEvery) {
+    sizes.resize(static_cast<std::size_t>(v.size));
+    std::iota(sizes.begin(), sizes.end(), Index{1});
+  }
   std::vector<std::vector<std::pair<Index, double>>> points(static_cast<std::size_t>(v.parts));
   for (Index k : sizes)
     for (auto& of_part : points) of_part.emplace_back(k, 0.0);

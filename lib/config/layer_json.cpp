@@ -149,9 +149,9 @@ const std::map<std::string, LayerField>& layer_fields() {
     for (LayerField
              f : Table<LayerSpec>{{"op", "what the layer computes", "text", true,
                                    [](Reader&, const Json&, LayerSpec&) {}},  // read first
-                                  {"name", "name of the layer and its output; default: OP_POSITION, as conv2d_1", "name", false,
+                                  {"name", "name of the layer and its output; default: OP_POSITION, as conv2d_1", "layer name", false,
                                    [](Reader&r, const Json&j, LayerSpec&l) { r.layer_name(j, l.name); }},
-                                  {"from", "the layers or inputs it reads", "name or list", false,
+                                  {"from", "the layers or inputs it reads", "layer name or list", false,
                                    [](Reader&r, const Json&j, LayerSpec&l) { read_names(r, j, l.from, Twice::good); }},
                                   {"out", "its output dim and the size", "object, name or list", false, read_out},
                                   {"in",
@@ -196,7 +196,7 @@ const std::map<std::string, LayerField>& layer_fields() {
                                   zeros("before", "zeros put before the first element", &LayerSpec::before),
                                   zeros("after", "zeros put after the last element", &LayerSpec::after),
                                   boolean_field("bias", "whether it adds a bias", &LayerSpec::bias),
-                                  {"weight", "the layer whose weight it shares; default: its own weight", "name", false,
+                                  {"weight", "the layer whose weight it shares; default: its own weight", "layer name", false,
                                    [](Reader&r, const Json&j, LayerSpec&l) { r.layer_name(j, weight_of(l).layer); }},
                                   {"initial", "initial values of its weight", "text", false,
                                    [](Reader&r, const Json&j, LayerSpec&l) {

@@ -131,7 +131,10 @@ std::string tensor_text(const Plan& plan, const Profile& profile, int tensor) {
   const double bytes =
       static_cast<double>(volume(whole(t.shape))) * static_cast<double>(item_bytes(d, static_cast<std::size_t>(tensor)));
   std::string out = t.name + ": " + role_words(t.role) + ", " + shape_words(t.shape) + ", " + bytes_text(bytes) + "\n";
-  out += "cuts: " + wrapped(layout_words(plan.mesh(), own.layout), 6) + "\n";
+  const bool fed = t.role == TensorRole::input || t.role == TensorRole::label;
+  out +=
+      "cuts: " + wrapped(layout_words(plan.mesh(), own.layout) + (fed ? "; each rank reads from the data what it needs" : ""), 6) +
+      "\n";
   out += "stored by (fraction of the tensor, box)\n" + held_words(plan, t, resting_boxes(d, plan.mesh(), tensor));
   if (t.role == TensorRole::parameter) out += "owned and updated by (one owner per element)\n" + held_words(plan, t, own.home);
   out += "read by\n" + held_words(plan, t, own.readers);

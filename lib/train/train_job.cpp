@@ -22,6 +22,7 @@
 #include "run/start.h"
 #include "run/trace_summary.h"
 #include "train/batch_reader.h"
+#include "train/course.h"
 #include "train/dump.h"
 #include "train/keep.h"
 #include "train/read_ahead.h"
@@ -66,7 +67,7 @@ class Job {
     batch_ = at(passes.tensors, image).shape[0].size * passes.accumulate;
     order_.emplace(in_.data.train->samples(), batch_, in_.seed);
     if (in_.epochs < 1 && in_.max_steps < 1) throw UserError("nothing to train: set epochs or max_steps to at least 1");
-    total_ = in_.max_steps > 0 ? in_.max_steps : in_.epochs * order_->steps_per_epoch();
+    total_ = whole_course(extent()).end;
     out_.predicted_step_seconds = plan_.data().step_seconds;
     const auto memory = control::all_of(rt.transport(), trainer_.executor().memory_bytes());
     for (int r = 0; r < rt.ranks(); r++) {
@@ -103,35 +104,22 @@ class Job {
     const Index per_epoch = order_->steps_per_epoch();
     return every > 0 && (s + 1) % per_epoch == 0 && (s + 1) / per_epoch % every == 0;
   }
+  Extent extent() const { return {in_.data.train->samples(), batch_, in_.epochs, in_.max_steps}; }
   bool evaluates() const { return in_.data.test && in_.evaluation != nullptr; }
 
-  // Continues where the checkpoint's run was in its data; if the batch size has changed, at the batch that contains the same
-  // sample.
   void resume() {
     rt_.phase("resuming");
     const DataPosition from = trainer_.load(in_.resume);
     out_.steps = trainer_.steps();
-    if (from.epoch > out_.steps)
-      throw UserError(in_.resume.string() + ": epoch " + std::to_string(from.epoch) + " after " + std::to_string(out_.steps) +
-                          " steps: an epoch has at least one step",
-                      Exit::data);
-    const Index per_epoch = order_->steps_per_epoch();
-    if (from.epoch > (Index{1} << 60) / per_epoch)
-      throw UserError(
-          fmt::format("{}: epoch {} of {} steps each is beyond what is counted", in_.resume.string(), from.epoch, per_epoch),
-          Exit::data);
-    const Index batch = from.batch_size > 0 ? from.batch * from.batch_size / batch_ : from.batch;
-    first_ = from.epoch * per_epoch + std::min(batch, per_epoch);
-    total_ = in_.max_steps > 0 ? first_ + in_.max_steps - out_.steps : in_.epochs * per_epoch;
+    const Course course = course_from(in_.resume.string(), from, out_.steps, extent());
+    first_ = course.first;
+    total_ = course.end;
     if (total_ == first_ && in_.done_before) {
       out_ = *in_.done_before;
       if (rt_.rank() == 0 && in_.say) in_.say("the run is complete: nothing is left to train, and nothing was changed");
       over_ = true;
       return;
     }
-    if (total_ < first_)
-      throw UserError(in_.resume.string() + " is at step " + std::to_string(out_.steps) +
-                      ": nothing is left to train; raise train.max_steps or train.epochs (--set train.max_steps=...)");
     if (rt_.rank() != 0 || !in_.say) return;
     const Index samples = in_.data.train->samples();
     if (const std::uint64_t seed = Checkpoint(in_.resume).manifest().seed; out_.steps > 0 && seed != in_.seed)

@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import struct
@@ -312,6 +313,8 @@ def fits(value, schema):
         return False
     if kind in kinds and not isinstance(value, kinds[kind]):
         return False
+    if "pattern" in schema and not re.search(schema["pattern"], value):
+        return False
     if kind == "array":
         return all(fits(one, schema.get("items", {})) for one in value)
     if kind == "object":
@@ -342,9 +345,11 @@ def schemas():
     room.run("schema", "nonsense", code=64)
     good = job()
     assert fits(good, schema["job"])
-    for network in ["lenet5", "resnet18", "vgg11_bn", "mobilenet_v2", "unet"]:
+    for network in ["lenet5", "resnet18", "vgg11_bn", "mobilenet_v2", "unet", "gpt", "bert"]:
         room.run("model", network, "-o", f"{network}.json")
         has(room.run("check", f"{network}.json").out, "model, nothing wrong")
+        assert fits(room.json(f"{network}.json"), schema["model"]), network
+    assert not fits({**room.json("resnet18.json"), "layers": [{"op": "relu", "name": "no space"}]}, schema["model"])
     assert json.loads(room.run("model", "resnet18").out) == room.json("resnet18.json")
     for kind in ["mesh", "model", "layout"]:
         assert fits({"version": 1, **good[kind]}, schema[kind]) and not fits(good[kind], schema[kind]), kind
@@ -991,6 +996,15 @@ def resumes():
     three = losses(room, "three")
     assert sorted(three) == [17, 18, 19, 20] and all(abs(loss - losses(room, "full")[step]) < 1e-5 for step, loss in three.items()), three
     assert len(room.json("three/run.json")["ranks"]) == 3 and room.json("three/trace.json")["last_step"] == 20
+    # In other batches the schedule ends at the new last step.
+    falls = job(epochs=3, schedule={"kind": "linear", "final": 0.001}, optimizer={"kind": "sgd", "learning_rate": 0.01})
+    del falls["train"]["max_steps"]
+    falls["data"]["samples"] = 64
+    room.run("train", room.write("falls.json", falls), "--run-dir", "falls", "--set", 'train.checkpoint={"every_steps": 4, "keep": 9}')
+    for batch, last in [(2, 12 + 48), (16, 12 + 6)]:
+        room.run("train", "falls.json", "--resume", "falls/checkpoints/step-12", "--run-dir", f"falls by {batch}", "--set", f"train.batch={batch}")
+        rates = {line["step"]: line["learning_rate"] for line in map(json.loads, open(room.path / f"falls by {batch}/metrics.jsonl"))}
+        assert max(rates) == last and abs(rates[last] - 0.001) < 1e-12 and rates[last - 1] > 0.00101, (batch, rates)
     # Under the user's own mpiexec.
     mpiexec = shutil.which("mpiexec.mpich") or shutil.which("mpiexec")
     as_at_16("mpiexec")
