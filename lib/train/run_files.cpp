@@ -79,17 +79,22 @@ const Table<TrainSummary>& run_fields() {
   return table;
 }
 
-// Bytes of the lines up to that step; a line that cannot be read ends them.
-off_t bytes_up_to(const std::filesystem::path& path, Index step) {
+struct Lines {
+  off_t bytes = 0;
+  Index last = 0;
+  bool has_test = false;
+};
+// The lines up to that step; a line that cannot be read ends them.
+Lines lines_up_to(const std::filesystem::path& path, Index step) {
   std::ifstream in(path);
-  off_t kept = 0;
+  Lines kept;
   for (std::string line; std::getline(in, line) && !in.eof();) {
     Complaints complaints;
     const auto json = read_json(path.string(), line, complaints);
     const Json* its = json ? json->find("step") : nullptr;
     const auto* number = its == nullptr ? nullptr : std::get_if<std::int64_t>(&its->value);
     if (number == nullptr || *number > step) break;
-    kept += static_cast<off_t>(line.size() + 1);
+    kept = {kept.bytes + static_cast<off_t>(line.size() + 1), *number, json->find("test_loss") != nullptr};
   }
   return kept;
 }
@@ -97,11 +102,13 @@ off_t bytes_up_to(const std::filesystem::path& path, Index step) {
 }  // namespace
 
 MetricsFile::MetricsFile(std::filesystem::path path, Index keep_steps) : path_(std::move(path)) {
-  const off_t kept = keep_steps > 0 ? bytes_up_to(path_, keep_steps) : 0;
+  const Lines kept = keep_steps > 0 ? lines_up_to(path_, keep_steps) : Lines{};
+  last_ = kept.last;
+  has_test_ = kept.has_test;
   fd_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
   if (fd_ < 0) fail("open");
   // A pipe or a device cannot be truncated.
-  if (ftruncate(fd_, kept) != 0 && errno != EINVAL) {
+  if (ftruncate(fd_, kept.bytes) != 0 && errno != EINVAL) {
     const int why = errno;
     ::close(std::exchange(fd_, -1));
     errno = why;
@@ -123,7 +130,29 @@ void MetricsFile::add(const StepReport& step, Index epoch, const StepFacts& fact
   line.set("samples_per_second", facts.samples_per_second).set("learning_rate", step.learning_rate);
   if (step.gradient_norm) line.set("gradient_norm", *step.gradient_norm);
   if (facts.test_loss) line.set("test_accuracy", known(facts.test_accuracy)).set("test_loss", known(facts.test_loss));
-  const std::string text = to_text(line) + "\n";
+  append(to_text(line) + "\n");
+  last_ = step.step;
+  has_test_ = facts.test_loss.has_value();
+}
+
+void MetricsFile::add_test(const StepFacts& facts) {
+  Json more;
+  more.set("test_accuracy", known(facts.test_accuracy)).set("test_loss", known(facts.test_loss));
+  const std::string end = "}\n";
+  const off_t size = lseek(fd_, 0, SEEK_END);
+  if (size < static_cast<off_t>(end.size())) return;  // a pipe or a device, whose lines have been read
+  if (ftruncate(fd_, size - static_cast<off_t>(end.size())) != 0) fail("ftruncate");
+  try {
+    append(", " + to_text(more).substr(1) + "\n");
+  } catch (const Error&) {
+    append(end);
+    throw;
+  }
+  has_test_ = true;
+}
+
+// All of it or, after an error, nothing.
+void MetricsFile::append(const std::string& text) {
   const off_t start = lseek(fd_, 0, SEEK_END);
   std::size_t at = 0;
   while (at < text.size()) {

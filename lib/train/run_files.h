@@ -28,12 +28,19 @@ class MetricsFile {
   MetricsFile& operator=(const MetricsFile&) = delete;
   // UserError(io): the file then ends with its last complete line.
   void add(const StepReport& step, Index epoch, const StepFacts& facts = {});
+  // Whether the last line is this step's and has no figures of an evaluation.
+  bool lacks_test(Index step) const { return step == last_ && !has_test_; }
+  // Adds these to the last line, unless it is one of a pipe or a device. UserError(io): it is as it was.
+  void add_test(const StepFacts& facts);
   void close();  // UserError(io): data that the system had accepted did not reach the disk
 
  private:
   [[noreturn]] void fail(const char* call) const;
+  void append(const std::string& text);
   std::filesystem::path path_;
   int fd_ = -1;
+  Index last_ = 0;         // step of the last line; 0: there is none
+  bool has_test_ = false;  // of that line
 };
 
 struct RankFigures {  // seconds and bytes per step

@@ -178,6 +178,7 @@ class Job {
   void loop() {
     const double start = seconds_now();
     const CheckpointOptions& when = in_.checkpoint;
+    catch_up();
     checkpoints_.begin_at(first_step_);
     ahead_.emplace(spare_cores(), feeds_of(first_));
     for (Index s = first_; s < total_ && !stop_; s++) {
@@ -257,17 +258,24 @@ class Job {
   }
 
   void write_step(const StepReport& report, Index epoch, const StepFacts& facts) {
-    if (facts.test_loss) {
-      const std::string accuracy = facts.test_accuracy ? fmt::format("accuracy {:.4f}", *facts.test_accuracy) : "";
-      tested_ = "  test " + (accuracy.empty() ? "loss " + loss_text(*facts.test_loss) : accuracy);
-      if (in_.say)
-        in_.say(
-            fmt::format("epoch {}: test {}loss {}", epoch, accuracy.empty() ? "" : accuracy + ", ", loss_text(*facts.test_loss)));
-    }
+    say_test(epoch, facts);
     if (in_.progress) in_.progress(report.line() + tested_);
+    write_metrics([&] { metrics_->add(report, epoch, facts); });
+  }
+
+  void say_test(Index epoch, const StepFacts& facts) {
+    if (!facts.test_loss) return;
+    const std::string accuracy = facts.test_accuracy ? fmt::format("accuracy {:.4f}", *facts.test_accuracy) : "";
+    tested_ = "  test " + (accuracy.empty() ? "loss " + loss_text(*facts.test_loss) : accuracy);
+    if (in_.say)
+      in_.say(fmt::format("epoch {}: test {}loss {}", epoch, accuracy.empty() ? "" : accuracy + ", ", loss_text(*facts.test_loss)));
+  }
+  StepFacts tested() const { return {.test_accuracy = out_.test_accuracy, .test_loss = out_.test_loss}; }
+
+  void write_metrics(const std::function<void()>& write) {
     if (write_error_) return;
     try {
-      metrics_->add(report, epoch, facts);
+      write();
     } catch (const Error& e) {
       write_error_ = e;
       trainer_.ask_to_stop();
@@ -321,6 +329,7 @@ class Job {
     if (stepped) keep_trace();
     out_.checkpoints_failed = checkpoints_.failed();
     on_rank_0(rt_.transport(), [&] {
+      if (write_error_) throw Error(*write_error_);
       metrics_->close();
       if (!in_.dump.empty()) {
         const Index steps = out_.steps - first_step_;
@@ -332,14 +341,25 @@ class Job {
     });
   }
 
+  // The evaluation of the epoch that ends at the checkpoint, where the run was stopped in it. Collective.
+  void catch_up() {
+    if (first_ == 0 || !ends_epoch(first_ - 1, in_.evaluate_every_epochs)) return;
+    const bool lacks = rt_.rank() == 0 && metrics_->lacks_test(first_step_);
+    if (agree(rt_.transport(), lacks ? 1 : 0).status == 0) return;
+    stop_ = !evaluated_now();
+    if (!stop_ && rt_.rank() == 0) say_test(first_ / order_->steps_per_epoch(), tested());
+  }
+
   // False: it was stopped on request. Collective.
   bool evaluated_now() {
     try {
       evaluate_now();
-      return true;
     } catch (const Stopped&) {
       return false;
     }
+    if (rt_.rank() == 0 && metrics_->lacks_test(out_.steps) && evaluated_ == out_.steps)
+      write_metrics([&] { metrics_->add_test(tested()); });
+    return true;
   }
 
   // Evaluates the current parameters; at most once per step. Collective.

@@ -1526,6 +1526,24 @@ def evaluates_by_epoch():
     ended = room.json("run/run.json")
     assert ended["test_loss"] == lines[-1]["test_loss"] == room.json("plain/run.json")["test_loss"]
     assert ended["test_accuracy"] == lines[-1]["test_accuracy"] and lines[4]["test_loss"] != lines[9]["test_loss"]
+    tested = {line["step"]: line["test_loss"] for line in lines if "test_loss" in line}
+    # The evaluation at the end is in the last line too, wherever in the epochs that is.
+    room.run("train", "job.json", "--run-dir", "second", "--set", "train.evaluate_every_epochs=2")
+    found = [json.loads(line) for line in (room.path / "second/metrics.jsonl").read_text().splitlines()]
+    assert {line["step"]: line["test_loss"] for line in found if "test_loss" in line} == {step: tested[step] for step in (10, 15)}, found
+    # A run that was stopped in an evaluation makes it when it continues.
+    more = ["--set", "train.evaluate_every_epochs=1", "--set", 'train.checkpoint={"every_steps": 5, "keep": 9}']
+    room.run("train", "job.json", "--run-dir", "cut", *more)
+    for step in (10, 15):
+        shutil.rmtree(room.path / f"cut/checkpoints/step-{step + 5}", ignore_errors=True)
+        before = [{**line, **({"test_loss": None, "test_accuracy": None} if line["step"] == step else {})} for line in lines if line["step"] <= step]
+        (room.path / "cut/metrics.jsonl").write_text("".join(
+            json.dumps({key: value for key, value in line.items() if value is not None}) + "\n" for line in before))
+        room.write("cut/run.json", {**room.json("cut/run.json"), "status": "stopped"})
+        done = room.run("train", "job.json", "--resume", "cut", *more)
+        has(done.err, f"resuming from cut/checkpoints/step-{step}")
+        found = [json.loads(line) for line in (room.path / "cut/metrics.jsonl").read_text().splitlines()]
+        assert {line["step"]: line["test_loss"] for line in found if "test_loss" in line} == tested and len(found) == 15, found
 
 
 def verifies_inference():
