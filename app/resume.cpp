@@ -89,6 +89,7 @@ Resume choose_resume(const Options& options) {
   if (options.overwrite) throw UserError("--resume continues a run, --overwrite replaces it; give only one of them", Exit::usage);
   Resume out;
   out.job = job;
+  fs::path of;  // the run whose job is taken where none is given
   if (options.resume == "auto") {
     std::vector<fs::path> runs;
     if (!options.run_directory.empty()) {
@@ -98,7 +99,7 @@ Resume choose_resume(const Options& options) {
     }
     for (const fs::path& run : runs) {
       if (const auto checkpoint = last_good(run, out.said)) {
-        out.run_directory = run;
+        of = out.run_directory = run;
         out.checkpoint = *checkpoint;
         break;
       }
@@ -129,8 +130,8 @@ Resume choose_resume(const Options& options) {
       Checkpoint(path).check_chunks();
       out.checkpoint = path;
       const fs::path run = whole.parent_path().parent_path();
-      if (step_of(whole) && whole.parent_path().filename() == kCheckpoints && holds_job(run))
-        out.run_directory = fs::proximate(run);
+      if (step_of(whole) && whole.parent_path().filename() == kCheckpoints && holds_job(run)) of = fs::proximate(run);
+      out.run_directory = of;
       if (!options.run_directory.empty()) out.run_directory = options.run_directory;  // another course of that run
     } else {
       if (!holds_job(path))
@@ -144,15 +145,15 @@ Resume choose_resume(const Options& options) {
       if (!checkpoint)
         throw UserError(path.string() + " has no checkpoint; one is saved when a run is stopped, or as train.checkpoint says",
                         Exit::missing);
-      out.run_directory = path;
+      of = out.run_directory = path;
       out.checkpoint = *checkpoint;
     }
   }
   if (job.empty()) {
-    if (out.run_directory.empty() || !holds_job(out.run_directory))
+    if (of.empty())
       throw UserError("the job is not known: only a checkpoint inside its run directory names it; give JOB before --resume",
                       Exit::usage);
-    out.job = (out.run_directory / kResolvedJob).string();
+    out.job = (of / kResolvedJob).string();
   }
   out.said.push_back("resuming from " + out.checkpoint.string());
   return out;

@@ -198,14 +198,17 @@ Pixels read_png(const fs::path& file, const std::uint8_t* bytes, std::size_t siz
   return out;
 }
 
+void check_components(const fs::path& file, int count) {
+  if (count != 1 && count != 3) damaged(file, "a JPEG of " + std::to_string(count) + " components (CMYK); convert it to RGB");
+}
+
 Pixels read_jpeg(const fs::path& file, const std::uint8_t* bytes, std::size_t size, const PictureSize& expected) {
   Jpeg jpeg(bytes, size);
   PictureSize found;
   int channels = 0;
   if (!jpeg.read_header(found, channels)) damaged(file, std::string("a damaged JPEG file (") + jpeg.failure() + ")");
   check_size(file, found, expected);
-  if (channels != 1 && channels != 3)
-    damaged(file, "a JPEG of " + std::to_string(channels) + " components (CMYK); convert it to RGB");
+  check_components(file, channels);
   Pixels out(found, channels);
   if (!jpeg.read_pixels(channels, out.rows.data())) damaged(file, std::string("a damaged JPEG file (") + jpeg.failure() + ")");
   return out;
@@ -240,8 +243,9 @@ PictureSize picture_size(const fs::path& path) {
     const int marker = segment[1];
     const bool frame = marker >= 0xc0 && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 && marker != 0xcc;
     if (frame) {
-      std::array<std::uint8_t, 5> header{};
+      std::array<std::uint8_t, 6> header{};
       read(at + 4, header);
+      check_components(path, header[5]);
       return {big_endian(header.data() + 1, 2), big_endian(header.data() + 3, 2)};
     }
     if (marker == 0xd9 || marker == 0xda) damaged(path, "a damaged JPEG file (it has no frame)");

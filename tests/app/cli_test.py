@@ -993,6 +993,8 @@ def resumes():
     room.run("train", "--resume", "own job")
     assert losses(room, "own job") == losses(room, "full")
     room.run("train", "three.json", "--resume", "full/checkpoints/step-16", "--run-dir", "three")
+    room.run("train", "--resume", "full/checkpoints/step-16", "--run-dir", "without a job")
+    assert losses(room, "without a job") == {step: loss for step, loss in losses(room, "full").items() if step > 16}
     three = losses(room, "three")
     assert sorted(three) == [17, 18, 19, 20] and all(abs(loss - losses(room, "full")[step]) < 1e-5 for step, loss in three.items()), three
     assert len(room.json("three/run.json")["ranks"]) == 3 and room.json("three/trace.json")["last_step"] == 20

@@ -282,9 +282,10 @@ TEST_CASE("JPEG files, grey or in colours") {
   }
   CHECK_THAT(refused(Exit::data,
                      [&] {
-                       pixels_of(in, jpeg(4, 4, 4, 1), 3, {4, 4});
+                       read_picture(in.write("one", jpeg(4, 4, 4, 1)), 3, {4, 4});
                      }),
              Contains("one: a JPEG of 4 components (CMYK)"));
+  CHECK_THAT(refused(Exit::data, [&] { picture_size(in.at("one")); }), Contains("one: a JPEG of 4 components (CMYK)"));
 }
 
 TEST_CASE("a damaged picture is refused by name, wherever it is cut") {
