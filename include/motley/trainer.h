@@ -69,8 +69,8 @@ struct TrainerOptions {
   Index compare_copies_every = 100;
 };
 
-/// The loss, the norm of the gradients that are clipped, or (where copies are compared) a parameter is not finite. All ranks throw
-/// it before the update. Exit code 70.
+/// The loss, the norm of the gradients that are clipped, or (where copies are compared, and before parameters are saved) a parameter
+/// is not finite. All ranks throw it before the update. Exit code 70.
 class LossNotFinite : public Error {
  public:
   LossNotFinite(const std::string& text, int rank) : Error(Exit::internal, text), rank_(rank) {}  ///< found first on that rank
@@ -119,7 +119,7 @@ class Trainer {
   const StepFigures& figures();
   /// Collective: writes parameters, optimizer slots, the number of steps and the position as a checkpoint: a directory that all
   /// ranks see. Between steps. An existing checkpoint is replaced. UserError, on all ranks: it cannot be written, or what exists
-  /// there is not a checkpoint (74).
+  /// there is not a checkpoint (74). LossNotFinite, on all ranks, with nothing written: a parameter is not finite.
   void save(const std::filesystem::path& checkpoint, const DataPosition& position = {});
   /// Collective: save() in two halves. begin_save() copies what this rank owns (into as much host memory, which is kept for the
   /// next time), and a thread writes the copy while steps continue: on a core that no rank has, else on the rank's own at low

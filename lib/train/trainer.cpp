@@ -315,6 +315,7 @@ void Trainer::save(const std::filesystem::path& checkpoint, const DataPosition& 
   finish_save();
 }
 void Trainer::begin_save(const std::filesystem::path& checkpoint, const DataPosition& position) {
+  impl_->refuse_parameters();
   const StoredPosition data{position.epoch, position.batch, position.batch_size, position.samples};
   impl_->saver.begin(checkpoint, {.step = impl_->step, .seed = impl_->seed, .data = data});
 }

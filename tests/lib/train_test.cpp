@@ -200,19 +200,31 @@ TEST_CASE("plans and inputs of types that nothing computes are refused", "[train
 
 TEST_CASE("trainer: a parameter that is not finite is found though the loss is finite", "[train]") {
   const Plan plan = small_plan(2, DType::f64);
+  const Folder folder;
+  std::mutex lock;
   run_ranks_in_memory(2, [&](Runtime& rt) {
     Trainer trainer(rt, plan);
     trainer.step_named(feeds_of(batch_of(std::make_shared<Fixed>(4), {0, 1, 2, 3}, 0, 0)));
+    trainer.save(folder.path() / "good");
     std::string name;
     if (rt.rank() == 1) {
       const Slice& s = trainer.program().slices.front();
       name = s.name;
       trainer.executor().write(s.value, s.box, std::vector<double>(static_cast<std::size_t>(volume(s.box)), NAN));
     }
-    CHECK_THROWS_WITH(trainer.compare_copies(),
-                      Catch::StartsWith("parameters not finite at step 1 (finite at step 0); first bad tensor: \"" + name) &&
-                          Catch::Contains("\" on rank 1"));
+    std::vector<std::string> texts;
+    for (const char* to : {"good", "bad"}) texts.push_back(thrown_by([&] { trainer.save(folder.path() / to); }));
+    texts.push_back(thrown_by([&] { trainer.compare_copies(); }));
+    trainer.load(folder.path() / "good");
+    texts.push_back(thrown_by([&] { trainer.compare_copies(); }));
+    const std::lock_guard hold(lock);
+    CHECK(texts.back() == "nothing");
+    texts.pop_back();
+    for (const std::string& text : texts)
+      CHECK_THAT(text, Catch::StartsWith("parameters not finite at step 1 (finite at step 1); first bad tensor: \"" + name) &&
+                           Catch::Contains("\" on rank 1"));
   });
+  CHECK_FALSE(std::filesystem::exists(folder.path() / "bad"));
 }
 
 TEST_CASE("trainer: names the tensor in which a number overflows", "[train]") {
