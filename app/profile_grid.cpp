@@ -54,7 +54,8 @@ Measurement measured(Runtime& rt, Backend& backend, const Options& options, Cons
     });
     if (agree(rt.transport(), made.fits ? 0 : 1).status == 0) return made;
     if (batch == 1)
-      throw UserError(fmt::format("three rounds of the grid take {:.0f} s; raise --budget-seconds", made.needed_seconds));
+      throw UserError(
+          fmt::format("three rounds of the grid do not fit a budget of {:g} s; raise --budget-seconds", options.budget_seconds));
     console.say(LogLevel::info, fmt::format("a batch of {} does not fit the budget of {} s; trying half of that batch", batch,
                                             options.budget_seconds));
   }

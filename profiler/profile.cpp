@@ -138,7 +138,9 @@ std::string Profile::implementation(int device, const KernelSpec& spec) const {
 void Profile::add(KernelPoint point) {
   point.spec.accumulate = false;
   if (point.choices < 2 && point.supported && point.spec.epilogue.code.empty()) point.spec = bare(std::move(point.spec));
-  check(std::isfinite(point.seconds.min) && point.seconds.min >= 0, "a measured time is a number of at least 0");
+  for (const double seconds : {point.seconds.min, point.seconds.q25, point.seconds.median})
+    if (!std::isfinite(seconds) || seconds < 0) throw UserError("a kernel's seconds must be numbers of at least 0");
+  if (point.device < 0) throw UserError("a kernel's device is the number of a rank, from 0, not " + std::to_string(point.device));
   std::vector<std::size_t>& same = by_hash_[key_of(point.device, point.spec)];
   const auto old = std::find_if(same.begin(), same.end(), [&](std::size_t i) {
     return kernels_[i].device == point.device && kernels_[i].spec == point.spec;

@@ -2,11 +2,11 @@
 // One convolution's filters cut over two ranks: chosen from measured tables, and compared with every other cut.
 #pragma once
 #include <motley/backend.h>
+#include <motley/balance_dim.h>
 #include <motley/transport.h>
 
 #include <map>
 
-#include "balance/balance_dim.h"
 #include "base/json.h"
 #include "profiler/run_clock.h"
 

@@ -27,7 +27,8 @@ struct MeasureOptions {
 /// and the links. Collective. Keeps the result in `keep_in` (written by rank 0); what the file already has for the same devices is
 /// not measured again. While it runs, SIGINT and SIGTERM end the process at once (StopsAtOnce).
 /// @return the profile, the same on every rank
-/// @throws UserError Measure::never but something is missing (66), a profile of other devices, a damaged file
+/// @throws UserError Measure::never but something is missing (66), a profile of other devices, a damaged file, a file that would be
+///   replaced and is not a profile, a budget that is not above 0
 Profile measure(Runtime& rt, const Mesh& mesh, const Step& step, const LayoutRules& rules, const std::filesystem::path& keep_in,
                 const MeasureOptions& options = {});
 

@@ -3,6 +3,7 @@
 /// All of motley but `motley/mpi.h`.
 #pragma once
 #include <motley/backend.h>
+#include <motley/balance_dim.h>
 #include <motley/data.h>
 #include <motley/executor.h>
 #include <motley/layout.h>

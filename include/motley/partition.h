@@ -30,6 +30,7 @@ class Partition {
   Range range(int part) const { return {offsets_[static_cast<std::size_t>(part)], offsets_[static_cast<std::size_t>(part) + 1]}; }
   std::vector<Index> sizes() const;  ///< of the parts
   /// The same cut of a dim whose size a window op has changed: offset b becomes `(2*b*to + from) / (2*from)`.
+  /// UserError: `from` is not its size; `to` is negative.
   Partition scaled(Index from, Index to) const;
   /// The same cut of a dim that was sliced or padded: inner boundaries move by `by`, clamped to 0..to.
   Partition shifted(Index by, Index to) const;

@@ -26,9 +26,9 @@ struct PlanData;  // lib/plan/plan_data.h
 /// Immutable; a pure function of (step, mesh, rules, profile): same values, same plan.
 class Plan {
  public:
-  const Step& step() const { return step_; }       ///< the step that is planned
-  const Mesh& mesh() const { return mesh_; }       ///< the mesh that it is planned for
-  const PlanData& data() const { return *data_; }  ///< for the code that runs the plan
+  const Step& step() const { return step_; }  ///< the step that is planned
+  const Mesh& mesh() const { return mesh_; }  ///< the mesh that it is planned for
+  const PlanData& data() const;               ///< for the code that runs the plan. UserError: it was moved from
   /// Human-readable: cuts, predicted seconds, idle share and bytes per rank, why, second best. A summary has at most 16 ranks and
   /// 24 exchanges, and fits 120 columns.
   std::string table(PlanDetail detail = PlanDetail::summary) const;

@@ -118,7 +118,7 @@ class Step {
   std::vector<std::string> parameters() const;               ///< names, in the order of the ops
   std::uint64_t hash() const;                                ///< of everything that is planned: what is computed, but for scalars()
   const UpdateScalars& scalars() const { return scalars_; }  ///< read when the update runs
-  const Passes& passes() const { return *passes_; }          ///< for the planner
+  const Passes& passes() const;                              ///< for the planner. UserError: it was moved from
 
  private:
   friend Step training(const std::vector<Tensor>&, const Optimizer&, const TrainingOptions&);

@@ -69,8 +69,8 @@ struct TrainerOptions {
   Index compare_copies_every = 100;
 };
 
-/// The loss, the norm of the gradients that are clipped, or (where copies are compared, and before parameters are saved) a parameter
-/// is not finite. All ranks throw it before the update. Exit code 70.
+/// The loss, the norm of the gradients that are clipped, or (where copies are compared, and before parameters are saved) a
+/// parameter is not finite. All ranks throw it before the update. Exit code 70.
 class LossNotFinite : public Error {
  public:
   LossNotFinite(const std::string& text, int rank) : Error(Exit::internal, text), rank_(rank) {}  ///< found first on that rank

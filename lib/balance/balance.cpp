@@ -54,6 +54,10 @@ Plan balance(const Step& step, const Mesh& mesh, const LayoutRules& rules, const
   if (options.dtype != DType::f32 && options.dtype != DType::f64)
     throw UserError("a plan computes in f32 or f64, not " + std::string(to_string(options.dtype)) +
                     (options.dtype == DType::bf16 ? "; TrainingOptions::storage stores tensors of an f32 plan as bf16" : ""));
+  if (mesh.ranks() < 1) throw UserError("a plan needs a mesh with at least one device");
+  if (!profile.devices.empty() && static_cast<int>(profile.devices.size()) != mesh.ranks())
+    throw UserError("the profile is of " + std::to_string(profile.devices.size()) + " devices, the mesh has " +
+                    std::to_string(mesh.ranks()));
   require_rules(step.passes(), mesh, rules);
   const Passes passes = passes_for(step, rules);
   ChosenParts chosen = choose_parts(passes, mesh, rules, profile, options.dtype);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "balance/balance_dim.h"
-
+#include <motley/balance_dim.h>
 #include <motley/error.h>
 #include <motley/partition.h>
 
@@ -21,13 +20,23 @@ std::size_t at(Index i) {
   return static_cast<std::size_t>(i);
 }
 
+void require_tables(const SizeTables& seconds, Index size) {
+  if (seconds.empty()) throw UserError("a dim is distributed over at least one rank: there is no table of seconds");
+  if (size < 0) throw UserError("a dim of " + std::to_string(size) + " units; expected at least 0");
+  for (const auto& table : seconds)
+    if (table.size() != at(size) + 1)
+      throw UserError("a table has the seconds of " + std::to_string(table.size()) + " sizes; expected those of 0 to " +
+                      std::to_string(size) + " units");
+}
+
 // The tables, checked, with sizes past the cap and sizes that cannot be computed set to +infinity.
 SizeTables usable(const SizeTables& seconds, Index size, const Sizes& caps) {
-  check(size >= 0 && !seconds.empty(), "a dim is distributed over ranks");
-  check(caps.empty() || caps.size() == seconds.size(), "one cap per rank");
+  require_tables(seconds, size);
+  if (!caps.empty() && caps.size() != seconds.size())
+    throw UserError(std::to_string(caps.size()) + " caps for " + std::to_string(seconds.size()) +
+                    " ranks; expected one for each, or none");
   SizeTables out = seconds;
   for (std::size_t r = 0; r < out.size(); r++) {
-    check(out[r].size() == at(size) + 1, "a table has one entry per size 0..n");
     for (std::size_t k = 0; k < out[r].size(); k++) {
       const bool fits = caps.empty() || static_cast<Index>(k) <= caps[r];
       if (!fits || !std::isfinite(out[r][k])) out[r][k] = kNever;
@@ -191,6 +200,11 @@ std::vector<double> candidate_times(const SizeTables& seconds, Index size) {
 }  // namespace
 
 double makespan(const SizeTables& seconds, const std::vector<Index>& parts) {
+  if (parts.size() != seconds.size())
+    throw UserError(std::to_string(parts.size()) + " parts for " + std::to_string(seconds.size()) + " ranks");
+  for (std::size_t r = 0; r < parts.size(); r++)
+    if (parts[r] < 0 || at(parts[r]) >= seconds[r].size())
+      throw UserError("a part of " + std::to_string(parts[r]) + " units, for which its table has no seconds");
   double most = 0;
   for (std::size_t r = 0; r < parts.size(); r++) most = std::max(most, seconds[r][at(parts[r])]);
   return most;
@@ -216,6 +230,7 @@ DimBalance balance_dim(const SizeTables& seconds, Index size, const std::vector<
 }
 
 std::vector<Index> proportional_parts(const SizeTables& seconds, Index size) {
+  require_tables(seconds, size);
   std::vector<double> speeds;
   for (const auto& t : seconds) {
     const double whole = t[at(size)];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One cut shared by several kernels with a wait between them: their makespans add.
 #pragma once
-#include "balance/balance_dim.h"
+#include <motley/balance_dim.h>
 
 namespace motley {
 

@@ -5,7 +5,8 @@
 
 namespace motley {
 
-// Those that the profile says are slower than separate ones, or impossible; for what was not measured bytes and instructions decide.
+// Those that the profile says are slower than separate ones, or impossible; for what was not measured bytes and instructions
+// decide.
 void choose_apart(PlanData& data, const Profile& profile);
 
 }  // namespace motley

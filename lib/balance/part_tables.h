@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The seconds of a dim's parts on each rank, by size: kernels alone. And which sets of ranks to try without the others.
 #pragma once
+#include <motley/balance_dim.h>
 #include <motley/partition.h>
 
 #include <vector>
 
-#include "balance/balance_dim.h"
 #include "balance/variables.h"
 #include "mesh/parts.h"
 #include "plan/cost.h"

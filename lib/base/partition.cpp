@@ -79,7 +79,9 @@ Partition Partition::shifted(Index by, Index to) const {
 }
 
 Partition Partition::scaled(Index from, Index to) const {
-  check(from == size(), "a partition is scaled from its own size");
+  if (from != size())
+    throw UserError("a partition of " + std::to_string(size()) + " units cannot be scaled from " + std::to_string(from));
+  if (to < 0) throw UserError("a partition cannot be scaled to " + std::to_string(to) + " units");
   if (from == to || from == 0) return *this;
   Partition out = *this;
   for (Index& b : out.offsets_) b = (2 * b * to + from) / (2 * from);

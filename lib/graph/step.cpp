@@ -13,15 +13,20 @@
 
 namespace motley {
 
+const Passes& Step::passes() const {
+  if (passes_ == nullptr) throw UserError("a Step was used that has been moved from");
+  return *passes_;
+}
+
 std::vector<std::string> Step::parameters() const {
   std::vector<std::string> out;
-  for (int p : passes_->parameters)
-    if (passes_->statistic(p) == nullptr) out.push_back(at(passes_->tensors, p).name);
+  for (int p : passes().parameters)
+    if (passes().statistic(p) == nullptr) out.push_back(at(passes().tensors, p).name);
   return out;
 }
 
 std::uint64_t Step::hash() const {
-  return hash_of(*passes_);
+  return hash_of(passes());
 }
 
 namespace {

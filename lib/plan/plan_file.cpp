@@ -173,7 +173,10 @@ const Table<HomeFile>& home_fields() {
 const Table<Decisions>& decision_fields() {
   static const Table<Decisions> table{
       text_field("step", "the hash of what is computed", &Decisions::step),
-      text_field("dtype", "of floats: f32 or f64", &Decisions::dtype),
+      {"dtype", "of floats: f32 or f64", "text", true,
+       [](Reader& r, const Json& j, Decisions& out) {
+         r.text(j, out.dtype, {"f32", "f64"});
+       }},
       list_field("axes", "of the mesh", &Decisions::axes, axis_fields()),
       texts("devices", "of the mesh, by rank", &Decisions::devices, false),
       {"rules", "every part", "object", true,

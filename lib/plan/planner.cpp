@@ -139,9 +139,14 @@ Plan plan_from(const Step& step, const Mesh& mesh, PlanData data) {
   return Plan(step, mesh, std::make_shared<const PlanData>(std::move(data)));
 }
 
+const PlanData& Plan::data() const {
+  if (data_ == nullptr) throw UserError("a Plan was used that has been moved from");
+  return *data_;
+}
+
 std::map<std::string, std::vector<Shard>> Plan::homes() const {
   std::map<std::string, std::vector<Shard>> out;
-  for (const int p : data_->passes.parameters) out.emplace(at(data_->passes.tensors, p).name, at(data_->tensors, p).home);
+  for (const int p : data().passes.parameters) out.emplace(at(data().passes.tensors, p).name, at(data().tensors, p).home);
   return out;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <motley/measure.h>
 
+#include <fmt/format.h>
 #include <motley/error.h>
 
 #include <algorithm>
@@ -37,6 +38,8 @@ class Measurer {
         passes_(passes_for(step, rules)),
         backend_(rt.backend(mesh)),
         timer_(rt, backend_, options) {
+    if (!(options.budget_seconds > 0))
+      throw UserError(fmt::format("a budget of {} seconds for measuring; expected more than 0", options.budget_seconds));
     PlanData plan =
         plan_with(passes_, mesh_,
                   with_parts(rules_, mesh_, variables_of(passes_, mesh_, rules_), even_parts(variables_of(passes_, mesh_, rules_))),

@@ -252,6 +252,7 @@ void run_ranks(std::vector<std::unique_ptr<Transport>> transports, const std::fu
 }
 
 void run_ranks_in_memory(int ranks, const std::function<void(Runtime&)>& body) {
+  if (ranks < 1) throw UserError(std::to_string(ranks) + " ranks; expected at least one");
   run_ranks(in_memory(ranks), body);
 }
 

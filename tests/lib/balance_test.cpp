@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The exact solvers against brute force, and on measured staircases.
+#include <motley/balance_dim.h>
 #include <motley/error.h>
 #include <motley/partition.h>
 
@@ -11,7 +12,6 @@
 #include <numeric>
 #include <random>
 
-#include "balance/balance_dim.h"
 #include "balance/balance_sum.h"
 #include "balance/candidate_sizes.h"
 #include "tests/lib/measured_tables.h"
@@ -287,4 +287,18 @@ TEST_CASE("balance_dim takes 16 ranks x 256 units and 64 x 4096", "[balance]") {
     const DimBalance found = balance_dim(t, size);
     CHECK(std::accumulate(found.parts.begin(), found.parts.end(), Index{0}) == size);
   }
+}
+
+TEST_CASE("balance_dim alone: what does not fit together is refused") {
+  const SizeTables two{{0, 1, 2, 3}, {0, 2, 4, 6}};
+  CHECK(balance_dim(two, 3).parts == Parts{2, 1});
+  CHECK(makespan(two, {2, 1}) == 2);
+  CHECK_THROWS_WITH(balance_dim({}, 3), Catch::Contains("no table of seconds"));
+  CHECK_THROWS_WITH(balance_dim(two, -1), Catch::Contains("a dim of -1 units"));
+  CHECK_THROWS_WITH(balance_dim(two, 4), Catch::Contains("seconds of 4 sizes; expected those of 0 to 4 units"));
+  CHECK_THROWS_WITH(balance_dim(two, 3, {1}), Catch::Contains("1 caps for 2 ranks"));
+  CHECK_THROWS_WITH(balance_dim(two, 3, {1, 1}), Catch::Contains("no cut of 3 fits"));
+  CHECK_THROWS_WITH(makespan(two, {3}), Catch::Contains("1 parts for 2 ranks"));
+  CHECK_THROWS_WITH(makespan(two, {4, -1}), Catch::Contains("a part of 4 units"));
+  CHECK_THROWS_WITH(proportional_parts(two, 5), Catch::Contains("expected those of 0 to 5 units"));
 }
