@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cmath>
+#include <utility>
 
 namespace motley {
 
@@ -12,7 +13,12 @@ std::string seconds_text(double seconds) {
   if (seconds < 1e-3) return fmt::format("{:.0f} us", seconds * 1e6);
   if (seconds < 1) return fmt::format("{:.1f} ms", seconds * 1e3);
   if (seconds < 100) return fmt::format("{:.1f} s", seconds);
-  return fmt::format("{:.0f} min {:.0f} s", std::floor(seconds / 60), std::fmod(seconds, 60));
+  const auto of = [](double all, double each) { return std::pair(std::floor(all / each), std::fmod(all, each)); };
+  if (const auto [minutes, rest] = of(std::round(seconds), 60); minutes < 100)
+    return fmt::format("{:.0f} min {:.0f} s", minutes, rest);
+  if (const auto [hours, rest] = of(std::round(seconds / 60), 60); hours < 1e4)
+    return fmt::format("{:.0f} h {:.0f} min", hours, rest);
+  return fmt::format("{:.3g} h", seconds / 3600);
 }
 
 std::string bytes_text(double bytes) {

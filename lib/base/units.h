@@ -5,7 +5,7 @@
 
 namespace motley {
 
-// "850 us", "12.3 ms", "4.2 s", "3 min 20 s"; "1.2 MB" (1000 kB); "2.3026", a large one "1.2346e+08".
+// "850 us", "12.3 ms", "4.2 s", "3 min 20 s", "5 h 20 min"; "1.2 MB" (1000 kB); "2.3026", a large one "1.2346e+08".
 std::string seconds_text(double seconds);
 std::string bytes_text(double bytes);
 std::string loss_text(double loss);

@@ -149,8 +149,8 @@ const std::map<std::string, LayerField>& layer_fields() {
     for (LayerField
              f : Table<LayerSpec>{{"op", "what the layer computes", "text", true,
                                    [](Reader&, const Json&, LayerSpec&) {}},  // read first
-                                  {"name", "name of the layer and its output; default: OP_POSITION, as conv2d_1", "layer name", false,
-                                   [](Reader&r, const Json&j, LayerSpec&l) { r.layer_name(j, l.name); }},
+                                  {"name", "name of the layer and its output; default: OP_POSITION, as conv2d_1", "layer name",
+                                   false, [](Reader&r, const Json&j, LayerSpec&l) { r.layer_name(j, l.name); }},
                                   {"from", "the layers or inputs it reads", "layer name or list", false,
                                    [](Reader&r, const Json&j, LayerSpec&l) { read_names(r, j, l.from, Twice::good); }},
                                   {"out", "its output dim and the size", "object, name or list", false, read_out},

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Numbers as people read them.
+#include "base/units.h"
+
+#include <catch2/catch.hpp>
+
+using namespace motley;
+
+TEST_CASE("seconds, from microseconds to more hours than there are") {
+  CHECK(seconds_text(12e-6) == "12 us");
+  CHECK(seconds_text(0.0123) == "12.3 ms");
+  CHECK(seconds_text(4.2) == "4.2 s");
+  CHECK(seconds_text(119.7) == "2 min 0 s");
+  CHECK(seconds_text(200) == "3 min 20 s");
+  CHECK(seconds_text(5 * 3600 + 20 * 60) == "5 h 20 min");
+  CHECK(seconds_text(1e300) == "2.78e+296 h");
+}
+
+TEST_CASE("bytes in thousands") {
+  CHECK(bytes_text(999) == "999 B");
+  CHECK(bytes_text(1.2e6) == "1.2 MB");
+  CHECK(bytes_text(2e15) == "2000.0 TB");
+}
