@@ -19,6 +19,7 @@
 #include "balance/choose_parts.h"
 #include "balance/needed_kernels.h"
 #include "balance/variables.h"
+#include "base/at.h"
 #include "base/hash.h"
 #include "base/json.h"
 #include "kernels/emulated/emulated_backend.h"
@@ -59,15 +60,15 @@ Counted estimated(const Profile& profile, int rank, const std::vector<KernelSpec
   return out;
 }
 
-// Whether no plan that could be chosen needs an estimate for a kernel, nor the chosen one: what measure() requires of a profile
-// that it has read.
-bool is_complete(const Profile& profile, const Job& job, const Step& step) {
-  if (static_cast<int>(profile.devices.size()) != job.mesh.ranks()) return false;
+// Whether the profile has the kernels of every plan that could be chosen.
+bool has_candidates(const Profile& profile, const Job& job, const Step& step) {
   const Passes passes = passes_for(step, job.rules);
   for (int rank = 0; rank < job.mesh.ranks(); rank++)
     if (estimated(profile, rank, candidate_kernels(passes, job.mesh, job.rules, rank)).modelled > 0) return false;
-  const Plan plan = balance(step, job.mesh, job.rules, profile, {.dtype = job.train.dtype()});
-  for (int rank = 0; rank < job.mesh.ranks(); rank++)
+  return true;
+}
+bool has_kernels_of(const Profile& profile, const Plan& plan) {
+  for (int rank = 0; rank < plan.mesh().ranks(); rank++)
     if (estimated(profile, rank, kernels_of(plan.data(), rank)).modelled > 0) return false;
   return true;
 }
@@ -92,20 +93,15 @@ fs::path profile_path(const Job& job) {
   return cache / fmt::format("profile-{:016x}.json", hash_bytes(std::string(host.data()) + to_text(to_json(job.mesh))));
 }
 
-bool must_measure(const Job& job, const Step& step) {
-  if (!needs_profile(job.rules) || job.profile.measure == MeasureWhen::never) return false;
-  const fs::path file = profile_path(job);
-  return job.profile.measure == MeasureWhen::always || !fs::exists(file) || !is_complete(Profile::load(file), job, step);
-}
-
 Profile profile_at_hand(const Job& job) {
   const fs::path file = profile_path(job);
   // Rules that need no profile are planned with one only if the job names it and it exists: then seconds are known.
   if (!needs_profile(job.rules)) return job.profile.given && fs::exists(file) ? Profile::load(file) : Profile();
   if (!fs::exists(file)) throw UserError(missing_profile(file.string()), Exit::missing);
   Profile profile = Profile::load(file);
-  for (int r = 0; r < job.mesh.ranks() && r < static_cast<int>(profile.devices.size()); r++) {
-    const DeviceFacts& was = profile.devices[static_cast<std::size_t>(r)];
+  check_device_count(profile, job.mesh.ranks(), file.string());
+  for (int r = 0; r < job.mesh.ranks(); r++) {
+    const DeviceFacts& was = at(profile.devices, r);
     DeviceFacts now = was;
     now.name = job.mesh.device(r).name;
     now.kind = to_string(job.mesh.device(r).kind);
@@ -147,6 +143,17 @@ void check_made_here(const Profile& profile, const Job& job) {
     if (capped && device.isa.ends_with("_vnni")) here.isa = was.isa;  // this CPU may lack VNNI and use the previous ISA
     check_same_device(was, here, profile_path(job).string());
   }
+}
+
+std::optional<PlanAtHand> plan_at_hand(const Job& job, const Step& step) {
+  const bool measures = needs_profile(job.rules) && job.profile.measure != MeasureWhen::never;
+  if (measures && (job.profile.measure == MeasureWhen::always || !fs::exists(profile_path(job)))) return std::nullopt;
+  Profile profile = profile_at_hand(job);
+  if (measures && !has_candidates(profile, job, step)) return std::nullopt;
+  check_made_here(profile, job);
+  Plan plan = plan_of(job, step, profile);
+  if (measures && !has_kernels_of(profile, plan)) return std::nullopt;
+  return PlanAtHand{std::move(profile), std::move(plan)};
 }
 
 Profile profile_of(Runtime& rt, const Job& job, const Step& step, const MeasureOptions& options) {

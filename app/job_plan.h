@@ -4,6 +4,7 @@
 #include <motley/measure.h>
 
 #include <filesystem>
+#include <optional>
 
 #include "config/job.h"
 
@@ -13,12 +14,16 @@ Step step_of(const Job& job);  // of its training, with its batch
 
 // Location of the job's profile; if the job has no path: in the user's cache, one file per mesh. Empty: there is no cache.
 std::filesystem::path profile_path(const Job& job);
-// Whether ranks have to measure before the plan can be made.
-bool must_measure(const Job& job, const Step& step);
 // The profile for a plan if nothing has to be measured. UserError: missing (66).
 Profile profile_at_hand(const Job& job);
 // Checks that the profile's CPUs are the same as this machine's (with ISA caps). Not for a rank: it opens a CPU. UserError.
 void check_made_here(const Profile& profile, const Job& job);
+// The plan and its profile; nothing where ranks have to measure first. Not for a rank: it opens a CPU. UserError: as the two above.
+struct PlanAtHand {
+  Profile profile{};
+  Plan plan;
+};
+std::optional<PlanAtHand> plan_at_hand(const Job& job, const Step& step);
 // Collective. The same as profile_at_hand(), but measures what is missing; `progress` on rank 0.
 Profile profile_of(Runtime& rt, const Job& job, const Step& step, const MeasureOptions& options);
 

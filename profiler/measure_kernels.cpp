@@ -335,6 +335,12 @@ void require_profile_place(const std::filesystem::path& file) {
     throw UserError(file.string() + " exists and is not a profile; remove it, or give another name for the profile");
 }
 
+void check_device_count(const Profile& profile, int ranks, const std::string& profile_name) {
+  if (static_cast<int>(profile.devices.size()) != ranks)
+    throw UserError(profile_name + " is a profile of " + std::to_string(profile.devices.size()) + " devices, the mesh has " +
+                    std::to_string(ranks) + "; measure again (\"measure\": \"always\") or name another file");
+}
+
 std::string missing_profile(const std::string& file) {
   return "no profile " + file + ", and \"measure\" is \"never\"; run `motley profile JOB -o " + file +
          "` or let \"measure\" be \"if_missing\"";

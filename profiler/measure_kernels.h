@@ -59,6 +59,7 @@ DeviceFacts facts_of(const Device& device, const Backend& backend);
 std::string missing_profile(const std::string& file);  // the sentence for a command that may not measure it
 // UserError: there is a file with this name that is not a profile and would be overwritten by one.
 void require_profile_place(const std::filesystem::path& file);
+void check_device_count(const Profile& profile, int ranks, const std::string& profile_name);
 void check_same_device(const DeviceFacts& profiled, const DeviceFacts& here, const std::string& profile_name);
 
 }  // namespace motley

@@ -82,9 +82,7 @@ class Measurer {
     });
     if (text.empty()) return {};
     Profile profile = Profile::parse(file.string(), text);
-    if (static_cast<int>(profile.devices.size()) != mesh_.ranks())
-      throw UserError(file.string() + " is a profile of " + std::to_string(profile.devices.size()) + " devices, the mesh has " +
-                      std::to_string(mesh_.ranks()) + "; measure again (\"measure\": \"always\") or name another file");
+    check_device_count(profile, mesh_.ranks(), file.string());
     agreed(rt_.transport(), [&] {
       check_same_device(at(profile.devices, rt_.rank()), facts_of(mesh_.device(rt_.rank()), backend_), file.string());
     });
