@@ -33,18 +33,32 @@ int convert(const Options& options) {
   Console console(options, Console::Voice::speaks);
   const fs::path out = options.files.at(1);
   const auto in = open_weights(options.files.at(0));
-  std::vector<StoredTensor> tensors = in->tensors();
+  const bool trains = !out.has_extension();  // a checkpoint, from which training continues: without a file's counters (I64)
+  std::vector<StoredTensor> tensors;
+  std::vector<int> which;
   Index elements = 0;
-  int widened = 0;
-  for (StoredTensor& t : tensors) {
+  int widened = 0, left_out = 0;
+  for (std::size_t i = 0; i < in->tensors().size(); i++) {
+    StoredTensor t = in->tensors()[i];
+    if (trains && t.dtype == "I64") {
+      left_out++;
+      continue;
+    }
     elements += *elements_of(t.extents);
-    if (bytes_of_dtype(t.dtype) != 2) continue;
-    t.dtype = "F32";
-    widened++;
+    if (bytes_of_dtype(t.dtype) == 2) {
+      t.dtype = "F32";
+      widened++;
+    }
+    tensors.push_back(std::move(t));
+    which.push_back(static_cast<int>(i));
   }
   const auto writer = writer_for(out, tensors);
-  for (std::size_t i = 0; i < tensors.size(); i++) writer->add(in->read(static_cast<int>(i)));
+  for (const int i : which) writer->add(in->read(i));
   writer->finish();
+  if (left_out > 0)
+    console.say(LogLevel::info, fmt::format("note: without the integers (I64) of the file, such as num_batches_tracked ({}): a "
+                                            "checkpoint has what is trained",
+                                            left_out));
   if (widened > 0) console.say(LogLevel::info, fmt::format("note: {} tensors of 16-bit floats are written as F32", widened));
   print_result(fmt::format("{}: {} tensors, {} elements\n", out.string(), tensors.size(), elements));
   return 0;

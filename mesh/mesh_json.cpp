@@ -90,7 +90,7 @@ const Table<Device>& device_table() {
        [](Reader& r, const Json& j, Device& d) { r.integer(j, d.memory_bytes, 1, Index{1} << 53); }},
       {"host", "name of another machine; default: this one", "text", false, read_host},
       {"of", "emulated: the device that is made slower", "object", false, [](Reader&, const Json&, Device&) {}},  // see read_device
-      {"slowdown", "emulated: how many times slower, at least 1", "number", false,
+      {"slowdown", "emulated: how many times slower, 1 to 1000", "number", false,
        [](Reader& r, const Json& j, Device& d) { r.number(j, d.slowdown, 1, 1000); }},
       boolean_field("tf32", "cuda: f32 products may be computed in TF32 on tensor cores, with fewer mantissa bits", &Device::tf32),
       boolean_field("deterministic", "cuda: false allows kernels whose order of summation varies from run to run",

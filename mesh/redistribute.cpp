@@ -50,6 +50,8 @@ void check_cut(const Mesh& mesh, const std::string& dim, const Cut& cut) {
   int parts = 1, lists = 1;
   for (const int axis : cut.axes) parts *= size_of(axis);
   if (cut.per >= 0) lists = size_of(cut.per);
+  if (std::find(cut.axes.begin(), cut.axes.end(), cut.per) != cut.axes.end())
+    throw UserError("the lists of \"" + dim + "\" differ along axis " + std::to_string(cut.per) + ", which the cut itself uses");
   if (static_cast<int>(cut.lists.size()) != lists)
     throw UserError("the cut of \"" + dim + "\" has " + std::to_string(cut.lists.size()) + " lists of parts; expected " +
                     (cut.per < 0 ? "one" : std::to_string(lists) + ", one per coordinate of the axis it differs along"));
@@ -217,6 +219,7 @@ void redistribute_into(std::span<const std::byte> local, std::span<std::byte> re
 
 template <class T>
 std::vector<T> moved(std::span<const T> local, DType dtype, const LaidOut& from, const LaidOut& to, Transport& transport) {
+  check_cuts(to);
   const auto result = std::make_shared<std::vector<T>>(static_cast<std::size_t>(values_of(to, transport.rank())));
   redistribute_into(std::as_bytes(local), std::as_writable_bytes(std::span(*result)), dtype, from, to, transport, result);
   return std::move(*result);

@@ -342,6 +342,10 @@ void check_device_count(const Profile& profile, int ranks, const std::string& pr
 }
 
 std::string missing_profile(const std::string& file) {
+  if (file.empty())
+    return "no profile is kept here (neither XDG_CACHE_HOME nor HOME names a directory), and \"measure\" is \"never\"; name a file "
+           "in "
+           "profile.path";
   return "no profile " + file + ", and \"measure\" is \"never\"; run `motley profile JOB -o " + file +
          "` or let \"measure\" be \"if_missing\"";
 }

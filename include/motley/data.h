@@ -47,7 +47,7 @@ class Dataset {
 /// A data set in its two parts.
 struct Datasets {
   std::shared_ptr<const Dataset> train{};  ///< to train on
-  std::shared_ptr<const Dataset> test{};   ///< to evaluate on
+  std::shared_ptr<const Dataset> test{};   ///< to evaluate on; null: there is no test part
 };
 /// MNIST from the folder with its four IDX files, `.gz` or not. UserError: 66 missing (says how to get it), 65 damaged.
 Datasets load_mnist(const std::filesystem::path& folder);
@@ -178,7 +178,7 @@ class Epoch {
     const Epoch* of_;
     Index step_;
   };
-  /// UserError: fewer samples than one batch.
+  /// UserError: fewer samples than one batch; no data.
   Epoch(std::shared_ptr<const Dataset> data, Index batch, std::uint64_t seed);
   iterator begin() const { return {this, 0}; }        ///< the first batch
   std::default_sentinel_t end() const { return {}; }  ///< after the last

@@ -27,7 +27,7 @@ struct Device {
   std::vector<int> cores{};            ///< that the rank is bound to; empty: the host's allowed cores in turn
   Index memory_bytes = 0;              ///< memory limit of a step; 0: what the device reports
   std::shared_ptr<const Device> of{};  ///< emulated: the device that is made slower
-  double slowdown = 1.0;               ///< emulated: how many times slower, at least 1
+  double slowdown = 1.0;               ///< emulated: how many times slower, from 1 to 1e6 (in a mesh file to 1000)
   bool tf32 = false;                   ///< cuda: f32 products on tensor cores, with about 10 bits of mantissa
   bool deterministic = true;           ///< cuda: no kernel whose order of additions varies from run to run
 };

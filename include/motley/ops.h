@@ -101,7 +101,7 @@ struct Upsample2dOptions {
 };
 /// Options of dense().
 struct DenseOptions {
-  std::vector<Dim> in{};    ///< contracted; empty: all but the first dim and `keep`
+  std::vector<Dim> in{};    ///< contracted; empty: all but `keep`, or, where that is empty too, all but the first dim
   std::vector<Dim> out{};   ///< one or more; take the place of the first of `in`
   std::vector<Dim> keep{};  ///< alternative to `in`: the dims that are not contracted
   bool bias = true;         ///< whether `b[out]` is added
@@ -336,7 +336,8 @@ Tensor mean(const Tensor& x, const std::vector<Dim>& over = {}, const NameOption
 /// @name Losses
 /// Labels are an input: a step's predictions do not depend on them.
 /// @{
-/// One loss per element of the logits without `over`. labels: i32, over the first dim of the logits, each in 0..size of `over` - 1.
+/// One loss per element of the logits without `over`. labels: i32, with the logits' dims without `over`, or with the first of these
+/// alone: one label for all elements of a sample. Each is in 0..size of `over` - 1.
 Tensor softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const Dim& over, const CrossEntropyOptions& options = {});
 /// One loss per element: `-y log(p) - (1 - y) log(1 - p)`, `p = 1 / (1 + exp(-x))` of the logit x, for a label y from 0 to 1
 /// (PyTorch's binary_cross_entropy_with_logits). labels: floats, with the logits' dims.

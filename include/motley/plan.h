@@ -30,7 +30,7 @@ class Plan {
   const Mesh& mesh() const { return mesh_; }  ///< the mesh that it is planned for
   const PlanData& data() const;               ///< for the code that runs the plan. UserError: it was moved from
   /// Human-readable: cuts, predicted seconds, idle share and bytes per rank, why, second best. A summary has at most 16 ranks and
-  /// 24 exchanges, and fits 120 columns.
+  /// 24 exchanges, and fits 120 columns, its notes aside.
   std::string table(PlanDetail detail = PlanDetail::summary) const;
   /// What `motley plan --format json` prints, byte-equal from run to run. A summary of a plan for more than 16 ranks has no
   /// "tensors" and "exchanges".
@@ -43,7 +43,9 @@ class Plan {
   /// Which rank stores which boxes of each parameter: the LayoutRules::homes of another plan that runs on the same State (an
   /// evaluation, a prediction, another batch).
   std::map<std::string, std::vector<Shard>> homes() const;
-  std::uint64_t hash() const;  ///< of (step, mesh, rules, options): ranks compare it before they run the plan
+  /// Of (step, mesh, rules, options): ranks compare it before they run the plan. That of a loaded plan, whose rules have all parts,
+  /// may differ from that of the plan which was saved: load on all ranks or on none.
+  std::uint64_t hash() const;
 
  private:
   friend Plan plan_from(const Step&, const Mesh&, PlanData);  // lib/plan/planner.h

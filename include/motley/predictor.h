@@ -26,7 +26,8 @@ enum class PredictedWeights : std::uint8_t { averaged, current };
 /// stores. Plan it with where they are: `rules.homes = training_plan.homes()`.
 class Predictor {
  public:
-  /// Collective: the ranks compare the plan's hash. `state` outlives it. UserError: the plans differ; the plan trains; the State
+  /// Collective: the ranks compare the plan's hash, then run rank 0's plan. `state` outlives it. UserError: some rank has a plan of
+  /// another step, mesh, rules or options (what was chosen may differ); the plan trains; the State
   /// stores its parameters in other boxes. DeviceError: out of memory.
   Predictor(Runtime& rt, const Plan& plan, State& state, PredictedWeights weights = PredictedWeights::averaged);
   ~Predictor();

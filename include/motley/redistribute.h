@@ -27,7 +27,7 @@ struct LaidOut {
 /// returned: this rank's box of `to`, row-major in the order of ITS dims (they match by name, so another order transposes, and
 /// channels last is an order like any). Ranks keep what they have; everything else arrives once: bytes received = what a rank
 /// lacks, one message per pair of ranks, and none where nothing changes. UserError: dims that differ, a wrong number of local
-/// values, a mesh larger than the transport, boxes that no rank has.
+/// values, a mesh larger than the transport, boxes that no rank has, a cut that does not fit its mesh or dim.
 std::vector<float> redistribute(std::span<const float> local, const LaidOut& from, const LaidOut& to, Transport& transport);
 /// The same in f64.
 std::vector<double> redistribute(std::span<const double> local, const LaidOut& from, const LaidOut& to, Transport& transport);

@@ -98,8 +98,8 @@ class CopiesDiffer : public Error {
 /// One rank's training: its parameters, its memory, its steps.
 class Trainer {
  public:
-  /// Collective: the ranks compare the plan's hash, then run rank 0's plan. UserError: the plans differ. DeviceError: out of
-  /// memory.
+  /// Collective: the ranks compare the plan's hash, then run rank 0's plan. UserError: some rank has a plan of another step, mesh,
+  /// rules or options; what was chosen may differ. DeviceError: out of memory.
   Trainer(Runtime& rt, const Plan& plan, const TrainerOptions& options = {});
   ~Trainer();
   Trainer(const Trainer&) = delete;

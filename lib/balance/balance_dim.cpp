@@ -37,6 +37,7 @@ SizeTables usable(const SizeTables& seconds, Index size, const Sizes& caps) {
                     " ranks; expected one for each, or none");
   SizeTables out = seconds;
   for (std::size_t r = 0; r < out.size(); r++) {
+    if (!caps.empty() && caps[r] < 0) throw UserError("a cap of " + std::to_string(caps[r]) + " units; expected at least 0");
     for (std::size_t k = 0; k < out[r].size(); k++) {
       const bool fits = caps.empty() || static_cast<Index>(k) <= caps[r];
       if (!fits || !std::isfinite(out[r][k])) out[r][k] = kNever;

@@ -154,7 +154,7 @@ void read_schedule(Reader& r, const Json& j, RateSchedule& schedule) {
 
 const Table<CheckpointOptions>& checkpoint_table() {
   static const Table<CheckpointOptions> table{
-      {"every_steps", "steps from one checkpoint to the next", "integer", false,
+      {"every_steps", "steps from one checkpoint to the next; one of the three every_... is required", "integer", false,
        [](Reader& r, const Json& j, CheckpointOptions& c) { r.integer(j, c.every_steps, TrainingRanges::steps); }},
       {"every_seconds", "seconds from one checkpoint to the next", "number", false,
        [](Reader& r, const Json& j, CheckpointOptions& c) { r.number(j, c.every_seconds, {.most = 1e9, .above = true}); }},
@@ -195,7 +195,8 @@ Table<TrainOptions> train_table(VersionKey version) {
                  &TrainOptions::precision, kTrainedTypes),
       {"batch", "samples per step", "integer", true,
        [](Reader& r, const Json& j, TrainOptions& t) { r.integer(j, t.batch, 1, Index{1} << 40); }},
-      {"epochs", "passes over the data", "integer", false, count(&TrainOptions::epochs, TrainingRanges::epochs)},
+      {"epochs", "passes over the data; this or max_steps is required", "integer", false,
+       count(&TrainOptions::epochs, TrainingRanges::epochs)},
       {"max_steps", "number of steps; wins over epochs", "integer", false, count(&TrainOptions::max_steps, TrainingRanges::steps)},
       {"seed",
        "seed of all random numbers: initial weights, order of samples",

@@ -63,7 +63,9 @@ std::string rank_rows(const PlanData& d, const Mesh& mesh, bool full) {
                        bytes_text(static_cast<double>(p.memory_bytes)));
   }
   if (some) {
-    std::string rest = "  and " + std::to_string(mesh.ranks() - kMostRanks) + " ranks that compute less";
+    const int more = mesh.ranks() - kMostRanks;
+    std::string rest =
+        "  and " + std::to_string(more) + (more == 1 ? " rank" : " ranks") + (d.step_seconds ? " that compute less" : "");
     std::vector<double> busy;
     for (const PredictedRank& p : d.predicted) busy.push_back(p.seconds);
     if (d.step_seconds) rest += ", down to " + seconds_text(*std::min_element(busy.begin(), busy.end()));

@@ -137,8 +137,10 @@ Batch batch_of(std::shared_ptr<const Dataset> data, std::vector<Index> which, In
   return out;
 }
 
-Epoch::Epoch(std::shared_ptr<const Dataset> data, Index batch, std::uint64_t seed)
-    : data_(std::move(data)), order_(std::make_shared<const Order>(data_->samples(), batch, seed)) {}
+Epoch::Epoch(std::shared_ptr<const Dataset> data, Index batch, std::uint64_t seed) : data_(std::move(data)) {
+  if (data_ == nullptr) throw UserError("an epoch of no data set: the pointer is null");
+  order_ = std::make_shared<const Order>(data_->samples(), batch, seed);
+}
 
 Index Epoch::steps() const {
   return order_->steps_per_epoch();

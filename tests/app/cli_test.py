@@ -395,7 +395,7 @@ def plans():
     room.write("many.json", many)
     short, full = room.run("plan", "many.json").out, room.run("plan", "many.json", "--full").out
     assert all(len(line) <= 120 for line in short.splitlines() if not line.startswith("note:")), short
-    has(short, "and 24 ranks that compute less; --full lists all", "in total, at most")
+    has(short, "and 24 ranks; --full lists all", "in total, at most")
     assert "rank 39" in full and "in total, at most" not in full and len(full) > len(short)
     short, full = (json.loads(room.run("plan", "many.json", "--format", "json", *more).out) for more in [(), ("--full",)])
     assert "tensors" not in short and "exchanges" not in short and {"tensors", "exchanges"} <= full.keys()
@@ -620,6 +620,34 @@ def write_npy(path, shape, values, kind="<f4"):
     header += b" " * (-(11 + len(header)) % 64) + b"\n"
     code = {"<f4": "f", "<f8": "d", "<i4": "i", "<i8": "q", "<f2": "e", "|u1": "B"}[kind]
     path.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + struct.pack(f"<{len(values)}{code}", *values))
+
+
+def write_safetensors(path, tensors):
+    """tensors: name -> (dtype, shape, bytes)"""
+    at, header = 0, {}
+    for name, (dtype, shape, raw) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(raw)]}
+        at += len(raw)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(len(text).to_bytes(8, "little") + text + b"".join(raw for _, _, raw in tensors.values()))
+
+
+def continues_from_weights():
+    """A checkpoint made of a file that has counters, as torchvision's, begins a run."""
+    room = Room()
+    normed = job()
+    normed["model"]["layers"].insert(1, {"op": "batch_norm", "name": "bn1"})
+    room.run("train", room.write("job.json", normed), "--run-dir", "run")
+    tensors = safetensors(room.path / "run/weights.safetensors")
+    counted = tensors | {"bn1.num_batches_tracked": ("I64", [], (7).to_bytes(8, "little"))}
+    write_safetensors(room.path / "counted.safetensors", counted)
+    has(room.run("convert", "counted.safetensors", "start").err, "note: without the integers (I64) of the file, such as num_batches_tracked (1)")
+    room.run("convert", "counted.safetensors", "copy.npz")
+    room.run("train", "job.json", "--resume", "start", "--run-dir", "tuned")
+    assert room.json("tuned/run.json")["steps"] == 20
+    first = {name: run[1] for name, run in [("run", losses(room, "run")), ("tuned", losses(room, "tuned"))]}
+    assert first["tuned"] < first["run"], first
 
 
 def keeps_weights():
@@ -1670,7 +1698,7 @@ def other_losses():
     has(room.run("check", room.write("pictures.json", pictures), code=78).err, "/model/loss/op: labels of mnist are classes; expected softmax_cross_entropy")
 
 
-TESTS = [usage, doctor, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, explains, notes, measured_plans, verifies, trains, keeps_weights, own_data, several_inputs, stores_in_bf16, sums_with_parameters, names_of_layers, closed_pipe, full_pipes, refuses_weights, resumes, stopped_runs, traces, refusals, stops, deaths, deaths_under_mpiexec, launcher_killed, restarts, stops_while_a_rank_hangs, leaves_out_lost_devices, evaluates_by_epoch, optimizers, other_losses, verifies_inference, progress]
+TESTS = [usage, doctor, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, explains, notes, measured_plans, verifies, trains, continues_from_weights, keeps_weights, own_data, several_inputs, stores_in_bf16, sums_with_parameters, names_of_layers, closed_pipe, full_pipes, refuses_weights, resumes, stopped_runs, traces, refusals, stops, deaths, deaths_under_mpiexec, launcher_killed, restarts, stops_while_a_rank_hangs, leaves_out_lost_devices, evaluates_by_epoch, optimizers, other_losses, verifies_inference, progress]
 
 
 def main():

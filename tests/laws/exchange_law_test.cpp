@@ -75,6 +75,14 @@ TEST_CASE("redistribute says what was found, what was expected, what to change",
   LaidOut lists = cut_rows({3, 3});
   lists.layout.cuts.at("rows").lists.clear();
   CHECK(refused([&] { moves(one, lists); }) == "the cut of \"rows\" has 0 lists of parts; expected one");
+  LaidOut here = one;  // a target whose box could not be computed
+  here.layout.cuts["rows"] = lists.layout.cuts.at("rows");
+  CHECK(refused([&] { redistribute(std::span(all), one, here, *transport); }) ==
+        "the cut of \"rows\" has 0 lists of parts; expected one");
+  LaidOut own = cut_rows({3, 3});
+  own.layout.cuts.at("rows").per = 0;
+  own.layout.cuts.at("rows").lists.push_back(own.layout.cuts.at("rows").lists.front());
+  CHECK(refused([&] { moves(one, own); }) == "the lists of \"rows\" differ along axis 0, which the cut itself uses");
   LaidOut twice = cut_rows({3, 3});
   twice.layout.cuts.emplace("cols", Cut{{0}, -1, {Partition::of(std::vector<Index>{2, 2})}});
   const std::string by = twice.mesh.axes()[0].name;

@@ -297,6 +297,7 @@ TEST_CASE("balance_dim alone: what does not fit together is refused") {
   CHECK_THROWS_WITH(balance_dim(two, -1), Catch::Contains("a dim of -1 units"));
   CHECK_THROWS_WITH(balance_dim(two, 4), Catch::Contains("seconds of 4 sizes; expected those of 0 to 4 units"));
   CHECK_THROWS_WITH(balance_dim(two, 3, {1}), Catch::Contains("1 caps for 2 ranks"));
+  CHECK_THROWS_WITH(balance_dim(two, 3, {-1, 3}), Catch::Contains("a cap of -1 units"));
   CHECK_THROWS_WITH(balance_dim(two, 3, {1, 1}), Catch::Contains("no cut of 3 fits"));
   CHECK_THROWS_WITH(makespan(two, {3}), Catch::Contains("1 parts for 2 ranks"));
   CHECK_THROWS_WITH(makespan(two, {4, -1}), Catch::Contains("a part of 4 units"));
