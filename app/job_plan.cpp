@@ -60,16 +60,11 @@ Counted estimated(const Profile& profile, int rank, const std::vector<KernelSpec
   return out;
 }
 
-// Whether the profile has the kernels of every plan that could be chosen.
-bool has_candidates(const Profile& profile, const Job& job, const Step& step) {
-  const Passes passes = passes_for(step, job.rules);
-  for (int rank = 0; rank < job.mesh.ranks(); rank++)
-    if (estimated(profile, rank, candidate_kernels(passes, job.mesh, job.rules, rank)).modelled > 0) return false;
-  return true;
-}
-bool has_kernels_of(const Profile& profile, const Plan& plan) {
-  for (int rank = 0; rank < plan.mesh().ranks(); rank++)
-    if (estimated(profile, rank, kernels_of(plan.data(), rank)).modelled > 0) return false;
+// Whether the profile has these kernels of each rank.
+template <class KernelsOf>
+bool has_all(const Profile& profile, int ranks, const KernelsOf& kernels_of_rank) {
+  for (int rank = 0; rank < ranks; rank++)
+    if (estimated(profile, rank, kernels_of_rank(rank)).modelled > 0) return false;
   return true;
 }
 
@@ -149,10 +144,12 @@ std::optional<PlanAtHand> plan_at_hand(const Job& job, const Step& step) {
   const bool measures = needs_profile(job.rules) && job.profile.measure != MeasureWhen::never;
   if (measures && (job.profile.measure == MeasureWhen::always || !fs::exists(profile_path(job)))) return std::nullopt;
   Profile profile = profile_at_hand(job);
-  if (measures && !has_candidates(profile, job, step)) return std::nullopt;
+  const auto has = [&](auto&& kernels) { return !measures || has_all(profile, job.mesh.ranks(), kernels); };
+  const Passes passes = passes_for(step, job.rules);
+  if (!has([&](int rank) { return candidate_kernels(passes, job.mesh, job.rules, rank); })) return std::nullopt;
   check_made_here(profile, job);
   Plan plan = plan_of(job, step, profile);
-  if (measures && !has_kernels_of(profile, plan)) return std::nullopt;
+  if (!has([&](int rank) { return kernels_of(plan.data(), rank); })) return std::nullopt;
   return PlanAtHand{std::move(profile), std::move(plan)};
 }
 
@@ -285,6 +282,7 @@ std::vector<std::string> doubts(const Job& job, const Step& step, const Plan& pl
   for (const std::string& note : profile.notes)
     if (note.find("contended") != std::string::npos || note.find("drifting") != std::string::npos)
       notes.push_back("the profile was measured on a disturbed machine: " + note);
+  const bool may_lack = needs_profile(job.rules) && job.profile.measure == MeasureWhen::never;  // else plan_at_hand() has looked
   for (int rank = 0; rank < plan.mesh().ranks() && !profile.empty(); rank++) {
     const auto note = [&](const char* which, const Counted& kernels) {
       if (kernels.modelled > 0)
@@ -294,7 +292,7 @@ std::vector<std::string> doubts(const Job& job, const Step& step, const Plan& pl
                         rank, plan.mesh().device(rank).name, kernels.modelled, kernels.all, which));
       return kernels.modelled > 0;
     };
-    if (!note("", estimated(profile, rank, kernels_of(plan.data(), rank))) && needs_profile(job.rules))
+    if (!note("", estimated(profile, rank, kernels_of(plan.data(), rank))) && may_lack)
       note("of other cuts ", estimated(profile, rank, candidate_kernels(passes_for(step, job.rules), job.mesh, job.rules, rank)));
   }
   return notes;

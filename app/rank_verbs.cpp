@@ -205,10 +205,8 @@ void train_ranks(Runtime& rt, const Task& task) {
   if (const std::filesystem::path& from = task.options.from; !from.empty()) {  // the last step, where the batch size has changed
     const Manifest was = Checkpoint(from).manifest();
     done = was.step;
-    options.schedule.steps =
-        done + course_from(from.string(), {was.data.epoch, was.data.batch, was.data.batch_size, was.data.samples}, done,
-                           {data.train->samples(), job.train.batch, job.train.epochs.value_or(0), job.train.max_steps.value_or(0)})
-                   .steps();
+    const DataPosition at{was.data.epoch, was.data.batch, was.data.batch_size, was.data.samples};
+    options.schedule.steps = done + course_from(from.string(), at, done, extent_of(job.train, data.train->samples())).steps();
   }
   if (rt.rank() == 0)
     for (const std::string& note : schedule_notes(options.schedule)) task.console.say(LogLevel::warning, "note: " + note);

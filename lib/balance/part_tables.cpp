@@ -22,18 +22,23 @@ bool travels(const TensorPlan& t) {
   return std::any_of(kHops.begin(), kHops.end(), [&](auto hop) { return (t.*hop).travels(); });
 }
 
+std::vector<Index> sizes_looked_at(Index size) {
+  if (size <= kEvery) {
+    std::vector<Index> every(static_cast<std::size_t>(size));
+    std::iota(every.begin(), every.end(), Index{1});
+    return every;
+  }
+  std::vector<Index> sizes = candidate_sizes(size);
+  return sizes.size() > kMostSizes ? candidate_sizes(size, static_cast<Index>(kMostSizes)) : sizes;
+}
+
 // Adds to `sum` the seconds of one pass for all sizes of each part of `v`.
 void add_pass(SizeTables& sum, const PlanData& data, const Mesh& mesh, const Cost& cost, const Variable& v, const PartsOf& of,
               int p, int index) {
   const Pass& pass = at(data.passes.passes, p);
   const std::vector<Work>& work = at(data.pass_plans, p).work;
   const auto first = std::find_if(work.begin(), work.end(), [](const Work& w) { return w.any; });
-  std::vector<Index> sizes = candidate_sizes(v.size);
-  if (sizes.size() > kMostSizes) sizes = candidate_sizes(v.size, static_cast<Index>(kMostSizes));
-  if (v.size <= kEvery) {
-    sizes.resize(static_cast<std::size_t>(v.size));
-    std::iota(sizes.begin(), sizes.end(), Index{1});
-  }
+  const std::vector<Index> sizes = sizes_looked_at(v.size);
   std::vector<std::vector<std::pair<Index, double>>> points(static_cast<std::size_t>(v.parts));
   for (Index k : sizes)
     for (auto& of_part : points) of_part.emplace_back(k, 0.0);

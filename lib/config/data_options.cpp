@@ -236,8 +236,7 @@ void check_changes(Reader& r, const Json& tree, const DataOptions& data, const S
     else if (data.augment.crop_padding > 0 && !expected.ignored)
       complain_below(r, tree, "/augment/crop_padding",
                      "padding pixels have no label; give a softmax_cross_entropy an \"ignore_index\", which becomes their label, "
-                     "or leave this "
-                     "out (flip alone needs none)");
+                     "or leave this out (flip alone needs none)");
   }
   if (data.kind != DataKind::npy) {
     if (!expected.further.empty() && data.kind != DataKind::synthetic)

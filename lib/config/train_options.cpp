@@ -258,8 +258,12 @@ TrainingOptions planned_options(const TrainOptions& train) {
 TrainingOptions training_options(const TrainOptions& train, Index samples) {
   TrainingOptions out = planned_options(train);
   out.schedule = train.schedule;
-  out.schedule.steps = train.max_steps.value_or(train.epochs.value_or(0) * (train.batch > 0 ? samples / train.batch : 0));
+  out.schedule.steps = whole_course(extent_of(train, samples)).end;
   return out;
+}
+
+Extent extent_of(const TrainOptions& train, Index samples) {
+  return {samples, train.batch, train.epochs.value_or(0), train.max_steps.value_or(0)};
 }
 
 std::vector<std::string> schedule_notes(const RateSchedule& schedule) {

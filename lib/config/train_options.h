@@ -10,6 +10,7 @@
 
 #include "base/json_fields.h"
 #include "train/checkpoint_options.h"
+#include "train/course.h"
 
 namespace motley {
 
@@ -40,6 +41,7 @@ Table<TrainOptions> train_table(VersionKey version);
 TrainingOptions planned_options(const TrainOptions& train);
 // The options of a training on so many samples.
 TrainingOptions training_options(const TrainOptions& train, Index samples);
+Extent extent_of(const TrainOptions& train, Index samples);
 // The parts of a schedule that a run of so many steps does not reach.
 std::vector<std::string> schedule_notes(const RateSchedule& schedule);
 

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <motley/error.h>
+#include <motley/trainer.h>
 
 #include <algorithm>
 

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which part of its data a run is trained on.
 #pragma once
-#include <motley/trainer.h>
+#include <motley/dims.h>
 
 #include <string>
 
 namespace motley {
+
+struct DataPosition;  // motley/trainer.h
 
 // In batches, counted over all epochs: the first, and one after the last.
 struct Course {
@@ -16,7 +18,7 @@ struct Course {
 // What a run is to be trained on; max_steps counts if it is set.
 struct Extent {
   Index samples = 0, batch = 1, epochs = 0, max_steps = 0;
-  Index steps_per_epoch() const { return samples / batch; }
+  Index steps_per_epoch() const { return batch > 0 ? samples / batch : 0; }
 };
 
 // Of a run from its beginning.
