@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How close are the CPU kernels to the bare oneDNN primitive, and the memory-bound ones to memcpy?
+// With --depthwise: how fast are our own loops for depthwise convolutions?
 // With --libraries: how much slower is Eigen than oneDNN on the convolutions of the quickstart and of VGG-11?
 // With --gpu [--batch N]... [--tf32]: what does choosing a GPU's engines by measurement gain, and how close are its own kernels to
 // a copy within the device? --own: these alone.
@@ -20,7 +21,9 @@
 #include "kernels/cpu/convolution_choice.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/weights.h"
+#include "kernels/eigen/contraction.h"
 #include "kernels/kernel_names.h"
+#include "kernels/loops/depthwise_kernel.h"
 #include "kernels/operands.h"
 
 namespace {
@@ -33,7 +36,7 @@ struct Options {
   bool quick = false;
   std::string json{}, isa{};
   int threads = 1;
-  bool gpu = false, own = false, tf32 = false, libraries = false;
+  bool gpu = false, own = false, tf32 = false, libraries = false, depthwise = false;
   std::vector<Index> batches{};
 };
 
@@ -64,7 +67,9 @@ class Block {
 // One of our kernels with its memory.
 class Ours {
  public:
-  Ours(Backend& backend, const KernelSpec& spec) : kernel_(backend.compile(spec)), workspace_(kernel_->workspace_bytes()) {
+  Ours(Backend& backend, const KernelSpec& spec) : Ours(backend.compile(spec), spec) {}
+  Ours(std::unique_ptr<Kernel> kernel, const KernelSpec& spec)
+      : kernel_(std::move(kernel)), workspace_(kernel_->workspace_bytes()) {
     for (const OperandUse& use : operands_of(spec)) blocks_.emplace_back(static_cast<std::size_t>(use.bytes()));
     for (Block& block : blocks_) operands_.push_back(block.data());
   }
@@ -333,6 +338,61 @@ void libraries(const Options& options, std::vector<std::string>& json) {
     }
 }
 
+// ---- depthwise convolutions: our own loops, oneDNN, Eigen's matrix products
+void depthwise(Backend& backend, const Options& options, std::vector<std::string>& json) {
+  struct Shape {
+    Index channels, size, stride, window;
+  };
+  motley::cpu::Vendor vendor;
+  vendor.loops = &loops_for(backend.isa());
+  vendor.threads = options.threads;
+  fmt::print("How fast are our own loops for depthwise convolutions? Batch 8, channels last; ms\n{}, {}, {}, {} threads\n",
+             backend.model(), backend.isa(), backend.library(), options.threads);
+  fmt::print("{:>26} {:16} {:>8} {:>8} {:>8} {:>8}  {}\n", "layer", "pass", "motley", "oneDNN", "Eigen", "ratio",
+             "used with oneDNN");
+  for (const Shape& shape : {Shape{32, 112, 1, 3},
+                             {96, 112, 2, 3},
+                             {144, 56, 1, 3},
+                             {144, 56, 2, 3},
+                             {192, 28, 1, 3},
+                             {384, 14, 1, 3},
+                             {576, 14, 2, 3},
+                             {960, 7, 1, 3},
+                             {64, 28, 1, 5},
+                             {96, 56, 1, 7}})
+    for (const PassKind pass : {PassKind::forward, PassKind::backward_data, PassKind::backward_filter}) {
+      KernelSpec spec;
+      spec.pass = pass;
+      const Index outputs = shape.size / shape.stride;
+      spec.roles = {.n = 8,
+                    .h = shape.size,
+                    .w = shape.size,
+                    .r = shape.window,
+                    .s = shape.window,
+                    .p = outputs,
+                    .q = outputs,
+                    .g = shape.channels};
+      spec.stride = {shape.stride, shape.stride};
+      spec.padding.fill(shape.window / 2);
+      spec.x_format = spec.w_format = spec.y_format = Format::channels_last;
+      std::array<Ours, 3> by{Ours(motley::cpu::depthwise_kernel(spec, *vendor.loops, options.threads), spec),
+                             Ours(motley::cpu::convolution_kernel(spec, vendor), spec),
+                             Ours(eigen::contraction(spec, {vendor.loops->simd, options.threads}), spec)};
+      std::array<Minimum, 3> times{};
+      for (int round = 0; round < (options.quick ? 4 : 12); round++)
+        for (std::size_t i = 0; i < 3; i++) times[i].time([&] { by[i].run(); });
+      const std::string layer = fmt::format("{}, {}x{}, {}x{}{}", shape.channels, shape.size, shape.size, shape.window,
+                                            shape.window, shape.stride > 1 ? ", stride 2" : "");
+      const double own = times[0].seconds, vendors = times[1].seconds, eigens = times[2].seconds;
+      const std::string used = backend.compile(spec)->implementation();
+      fmt::print("{:>26} {:16} {:8.3f} {:8.3f} {:8.3f} {:8.2f}  {}\n", layer, name_of(pass), own * 1e3, vendors * 1e3, eigens * 1e3,
+                 own / std::min(vendors, eigens), used);
+      json.push_back(fmt::format(R"({{"kernel": "depthwise", "layer": "{}", "pass": "{}", "motley_seconds": {:.7f}, )"
+                                 R"("onednn_seconds": {:.7f}, "eigen_seconds": {:.7f}, "used": "{}", {}}})",
+                                 layer, name_of(pass), own, vendors, eigens, used, facts(backend)));
+    }
+}
+
 // ---- memory-bound kernels
 void memory_kernels(Backend& backend, const Options& options, std::vector<std::string>& json) {
   fmt::print(
@@ -377,6 +437,8 @@ Options parse(int argc, char** argv) {
       options.gpu = true;
     else if (flag == "--libraries")
       options.libraries = true;
+    else if (flag == "--depthwise")
+      options.depthwise = true;
     else if (flag == "--own")
       options.own = true;
     else if (flag == "--tf32")
@@ -384,9 +446,10 @@ Options parse(int argc, char** argv) {
     else if (flag == "--batch")
       options.batches.push_back(std::stoi(value()));
     else
-      throw UserError("unknown option " + flag +
-                          " (known: --quick, --json FILE, --isa NAME, --threads N, --libraries, --gpu, --own, --tf32, --batch N)",
-                      Exit::usage);
+      throw UserError(
+          "unknown option " + flag +
+              " (known: --quick, --json FILE, --isa NAME, --threads N, --libraries, --depthwise, --gpu, --own, --tf32, --batch N)",
+          Exit::usage);
   }
   if (!options.gpu && (options.own || options.tf32)) throw UserError("--own and --tf32 go with --gpu", Exit::usage);
   return options;
@@ -427,6 +490,11 @@ void run(const Options& options) {
     return write(options, json);
   }
   const auto backend = open_cpu_backend(device);
+  if (options.depthwise) {
+    std::vector<std::string> json;
+    depthwise(*backend, options, json);
+    return write(options, json);
+  }
   fmt::print(
       "How close are the CPU kernels to the bare oneDNN primitive, and the memory-bound ones to memcpy?\n{}, {}, {}, {} threads\n",
       backend->model(), backend->isa(), backend->library(), backend->threads());

@@ -7,6 +7,7 @@
 #include "kernels/eigen/attention.h"
 #include "kernels/eigen/contraction.h"
 #include "kernels/kernel_names.h"
+#include "kernels/loops/depthwise_kernel.h"
 #include "kernels/loops/own_kernels.h"
 #include "kernels/loops/this_cpu.h"
 #include "kernels/operands.h"
@@ -28,6 +29,7 @@ class EigenBackend final : public Backend {
       throw DeviceError("the CPU kernels compute in f32, not " + to_string(spec.dtype) + ": " + summary(spec));
     const cpu::Loops& loops = cpu::loops_of(simd_);
     if (spec.dtype == DType::bf16) return converted(spec, compile(in_f32(spec)), cpu::conversion_by(loops, threads_));
+    if (cpu::is_depthwise(spec)) return cpu::depthwise_kernel(spec, loops, threads_);
     if (spec.op == KernelOp::conv2d || spec.op == KernelOp::dense) {
       return cpu::then_epilogue(eigen::contraction(cpu::without_epilogue(spec), {simd_, threads_}), spec, loops, threads_);
     }

@@ -34,14 +34,19 @@ class MapInStrips final : public Kernel {
     check_map(spec);
     std::vector<MapExtent> extents = extents_of(spec);
     join(extents);
-    // Along which the strips are: the longest kept extent (elements of a result may be computed in any order), or the last
-    // reduced one (so that sums are added in the reference's order).
+    // Along which the strips are: a kept extent (elements of a result may be computed in any order), or the last reduced one (so
+    // that sums are added in the reference's order). Of the kept ones the longest, but no extent along which memory is contiguous
+    // is left for one along which it is not, unless it is short.
     std::size_t kept = extents.size(), reduced = extents.size();
+    const auto better = [&](const MapExtent& a, const MapExtent& b) {
+      const bool contiguous = a.result() == 1 && a.size >= kShortStrip, other = b.result() == 1 && b.size >= kShortStrip;
+      return contiguous != other ? contiguous : a.size >= b.size;
+    };
     for (std::size_t i = 0; i < extents.size(); i++) {
       if (extents[i].size == 1) continue;
       if (extents[i].result() == 0)
         reduced = i;
-      else if (kept == extents.size() || extents[i].size >= extents[kept].size)
+      else if (kept == extents.size() || better(extents[i], extents[kept]))
         kept = i;
     }
     const bool has_kept = kept < extents.size(), has_reduced = reduced < extents.size();
@@ -179,7 +184,12 @@ class MapInStrips final : public Kernel {
         case Opcode::equal: whole([=](Index j) { return a[j] == b[j] ? 1 : 0; }); break;
         case Opcode::matches: whole([=](Index j) { return wa[j] == wb[j] ? 1 : 0; }); break;
         case Opcode::precedes: whole([=](Index j) { return wa[j] < wb[j] ? 1 : 0; }); break;
-        case Opcode::select: real([=](Index j) { return wa[j] != 0 ? b[j] : c[j]; }); break;
+        case Opcode::select:
+          real([=](Index j) {
+            const double yes = b[j], no = c[j];  // both are read, so that compilers may use vectors
+            return wa[j] != 0 ? yes : no;
+          });
+          break;
         case Opcode::exp: real([=](Index j) { return std::exp(a[j]); }); break;
         case Opcode::expm1: real([=](Index j) { return std::expm1(a[j]); }); break;
         case Opcode::log: real([=](Index j) { return std::log(a[j]); }); break;

@@ -33,6 +33,8 @@ namespace {
 //
 #include "kernels/loops/pool.inc"
 //
+#include "kernels/loops/depthwise.inc"
+//
 #include "kernels/loops/pack.inc"
 //
 #include "kernels/loops/attention.inc"
@@ -93,7 +95,19 @@ SumLoops sums(std::uint64_t shape, std::uint32_t wide, std::uint32_t still) {
 }  // namespace
 
 extern const Loops MOTLEY_LOOPS;
-const Loops MOTLEY_LOOPS{Simd::MOTLEY_SIMD, MOTLEY_TEXT(MOTLEY_SIMD), map,   pool_forward, pool_backward, pack_weights,
-                         softmax_rows,      softmax_slopes,           widen, narrow,       compiled,      sums};
+const Loops MOTLEY_LOOPS{Simd::MOTLEY_SIMD,
+                         MOTLEY_TEXT(MOTLEY_SIMD),
+                         map,
+                         pool_forward,
+                         pool_backward,
+                         depthwise_row,
+                         depthwise_filter_rows,
+                         pack_weights,
+                         softmax_rows,
+                         softmax_slopes,
+                         widen,
+                         narrow,
+                         compiled,
+                         sums};
 
 }  // namespace motley::cpu

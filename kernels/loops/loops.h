@@ -89,6 +89,26 @@ struct PoolLoop {
   bool tiles = false;  // whether every element of x is in exactly one window, and no window is clipped
 };
 
+// A row of a depthwise convolution, channels last: consecutive columns that read with the same taps are a segment. Offsets in
+// elements.
+struct DepthwiseTap {
+  Index in = 0, w = 0;  // from a column's first input element; of the weights (or totals) [taps][channels]
+};
+struct DepthwiseSegment {
+  Index count = 0;        // columns
+  Index in = 0, out = 0;  // of the first column, from the beginnings of the rows
+  const DepthwiseTap* taps = nullptr;
+  Index tap_count = 0;
+};
+struct DepthwiseRow {
+  Index channels = 0, in_step = 0, out_step = 0;  // from one column of a segment to the next
+  Index in_row = 0, out_row = 0;                  // from one row to the next
+  const DepthwiseSegment* segments = nullptr;
+  Index segment_count = 0;
+  bool accumulate = false;                          // to the result
+  Index ahead = 0, ahead_rows = 0, ahead_step = 0;  // the input rows that only the next row reads: where, how many, how far apart
+};
+
 // Packs weights w[f][k], rows dense, into blocks of filters (or back): w[f][k] is at offsets[k] + (f % block) * run of block f /
 // block.
 struct PackLoop {
@@ -118,7 +138,12 @@ struct Loops {
   // Runs units begin..end-1 of MapPlan::units; operands: element 0 of each, the results last.
   void (*map)(const MapLoop& map, void* const* operands, Index begin, Index end);
   void (*pool_forward)(const PoolLoop& pool, const float* x, float* y);
-  void (*pool_backward)(const PoolLoop& pool, const float* dy, const float* x, float* dx);      // mean: x is not read
+  void (*pool_backward)(const PoolLoop& pool, const float* dy, const float* x, float* dx);  // mean: x is not read
+  // out += or = [bias +] the taps' products; in: the row that the taps' offsets are relative to. Also for dx.
+  void (*depthwise_row)(const DepthwiseRow& row, const float* in, const float* w, const float* bias, float* out);
+  // totals [taps][channels] += the sums of x dy over consecutive rows with the same taps; all lanes of the last vector may be
+  // written.
+  void (*depthwise_filter_rows)(const DepthwiseRow& row, Index rows, const float* x, const float* dy, double* totals);
   void (*pack_weights)(const PackLoop& pack, float* w, float* packed, Index begin, Index end);  // blocks begin..end-1
   // Replaces products q k^T by the exponentials of scores less the row's greatest one, 0 where a key does not count; factors: the
   // number that each row is multiplied by to have the sum 1. lse null: not required.

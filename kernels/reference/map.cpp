@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "kernels/operands.h"
 #include "kernels/reference/reference.h"
@@ -38,14 +39,24 @@ struct Walk {
   std::array<std::size_t, kMostExtents> dims{};
   std::size_t count = 0;
 };
-using Position = std::array<Index, kMostExtents>;
+
+// The index along each extent, and where each operand's element is.
+struct Position {
+  std::array<Index, kMostExtents> at{};
+  std::vector<Index> offsets{};  // [operand]
+};
 
 // Advances the walk's indices (all 0 after the last position); false: that was the last.
-bool advance(const KernelSpec& spec, const Walk& walk, Position& at) {
+bool advance(const KernelSpec& spec, const Walk& walk, Position& position) {
+  const auto move = [&](std::size_t dim, Index by) {
+    for (std::size_t i = 0; i < position.offsets.size(); i++) position.offsets[i] += by * spec.operands[i].strides[dim];
+  };
   for (std::size_t i = walk.count; i-- > 0;) {
     const std::size_t dim = walk.dims[i];
-    if (++at[dim] < spec.extents[dim]) return true;
-    at[dim] = 0;
+    move(dim, 1);
+    if (++position.at[dim] < spec.extents[dim]) return true;
+    position.at[dim] = 0;
+    move(dim, -spec.extents[dim]);
   }
   return false;
 }
@@ -54,12 +65,6 @@ bool is_empty(const KernelSpec& spec, const Walk& walk) {
   for (std::size_t i = 0; i < walk.count; i++)
     if (spec.extents[walk.dims[i]] == 0) return true;
   return false;
-}
-
-Index offset_of(const KernelSpec& spec, std::size_t operand, const Position& at) {
-  Index offset = 0;
-  for (std::size_t i = 0; i < spec.extents.size(); i++) offset += at[i] * spec.operands[operand].strides[i];
-  return offset;
 }
 
 void run(const KernelSpec& spec, Operands operands, void*) {
@@ -73,8 +78,8 @@ void run(const KernelSpec& spec, Operands operands, void*) {
   if (is_empty(spec, kept) || (nothing && spec.combine == Combine::set)) return;
   const PlainFormula formula = plain_of(spec.formula);
   Registers<double> registers;
-  Position at{};
-  const auto element = [&](std::size_t i) { return load(operands[i], spec.operands[i].dtype, offset_of(spec, i, at)); };
+  Position now{{}, std::vector<Index>(spec.operands.size(), 0)};
+  const auto element = [&](std::size_t i) { return load(operands[i], spec.operands[i].dtype, now.offsets[i]); };
   const auto operand = [&](int k) {
     if (k > 0 || spec.summands == 1) return element(operand_at(spec, k));
     double sum = 0;
@@ -84,7 +89,7 @@ void run(const KernelSpec& spec, Operands operands, void*) {
   const auto integer = [&](int k) { return static_cast<std::int32_t>(element(operand_at(spec, k))); };
   const auto position = [&](int extent) {
     const auto d = static_cast<std::size_t>(extent);
-    return static_cast<std::int32_t>(spec.origin[d] + at[d]);
+    return static_cast<std::int32_t>(spec.origin[d] + now.at[d]);
   };
   do {
     std::array<double, kMostOperands> totals{};
@@ -99,11 +104,11 @@ void run(const KernelSpec& spec, Operands operands, void*) {
           if (spec.combine == Combine::add) total += value;
           if (spec.combine == Combine::max && (value > total || std::isnan(value))) total = value;  // a NaN is kept
         }
-      } while (advance(spec, reduced, at));
+      } while (advance(spec, reduced, now));
     }
     for (std::size_t k = 0; k < results; k++)
-      store(operands[first + k], spec.operands[first + k].dtype, offset_of(spec, first + k, at), spec.scale * totals[k]);
-  } while (advance(spec, kept, at));
+      store(operands[first + k], spec.operands[first + k].dtype, now.offsets[first + k], spec.scale * totals[k]);
+  } while (advance(spec, kept, now));
 }
 
 }  // namespace

@@ -18,7 +18,12 @@ namespace motley {
 // Thrown by all ranks at the same point of the run, whichever rank the error happened on: they can continue together after it.
 class AgreedError : public UserError {
  public:
-  using UserError::UserError;
+  AgreedError(const std::string& text, Exit code, int rank) : UserError(text, code), rank_(rank) {}
+  explicit AgreedError(const Verdict& worst) : AgreedError(worst.text, static_cast<Exit>(worst.status), worst.rank) {}
+  int rank() const { return rank_; }  // on which it happened (the first, if on several)
+
+ private:
+  int rank_;
 };
 
 // The error that the work throws. An exception that is not motley's, such as one of a user's data set, counts as a data error.
@@ -44,7 +49,7 @@ template <class Work>
 void agreed(Transport& transport, Work&& work) {
   const std::optional<Error> mine = error_of(work);
   const Verdict worst = agree(transport, mine ? static_cast<int>(mine->code()) : 0, mine ? mine->what() : "");
-  if (worst.status != 0) throw AgreedError(worst.text, static_cast<Exit>(worst.status));
+  if (worst.status != 0) throw AgreedError(worst);
 }
 
 template <class Work>

@@ -19,6 +19,7 @@
 
 #include "mesh/control.h"
 #include "mesh/mpi_session.h"
+#include "run/agreed.h"
 #include "run/meet_hosts.h"
 #include "run/start.h"
 
@@ -75,12 +76,15 @@ void handle_signals() {
 struct Ending {
   int code = 0;
   std::string text{};
+  int rank = -1;  // on which an error happened that all ranks throw; -1: on this one
 };
 
 Ending guarded(const std::function<void()>& body) {
   try {
     body();
     return {};
+  } catch (const AgreedError& e) {
+    return {static_cast<int>(e.code()), e.what(), e.rank()};
   } catch (const Error& e) {
     return {static_cast<int>(e.code()), e.what()};
   } catch (const std::bad_alloc&) {
@@ -132,7 +136,8 @@ Ending live(const MpiSession& session, OnWatch& watched, const Start& start, con
     body(runtime);
     check(wires.idle(), "the body ended with an unfinished message");
   });
-  if (own.code != 0) own.text = named(runtime.name(), own.text);
+  const bool elsewhere = own.rank >= 0 && own.rank != start.rank;
+  if (own.code != 0) own.text = named(elsewhere ? "rank " + std::to_string(own.rank) : runtime.name(), own.text);
   runtime.phase("end");
   const auto all = control::farewell(wires, own.code, own.text, own.code == 0 ? 0 : kPatienceSeconds);
   wires.observe(nullptr);

@@ -187,7 +187,7 @@ class Evaluating {
   int agree_on_unread(int status) const {
     const Verdict worst =
         unread_ ? agree(rt_.transport(), static_cast<int>(unread_->code()), unread_->what()) : agree(rt_.transport(), status);
-    if (worst.status > kStop) throw AgreedError(worst.text, static_cast<Exit>(worst.status));
+    if (worst.status > kStop) throw AgreedError(worst);
     return worst.status;
   }
 

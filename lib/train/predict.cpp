@@ -40,7 +40,7 @@ Predictions predict(Runtime& rt, Predictor& predictor, const std::shared_ptr<con
       predictor.run_named(feeds_from(batch_of(data, std::move(which), 0, 0), {.image = image, .label = ""}, passes));
     } catch (const AgreedError& e) {
       throw AgreedError("in the samples " + std::to_string(first) + " to " + std::to_string(first + count - 1) + ": " + e.what(),
-                        e.code());
+                        e.code(), e.rank());
     }
     const std::vector<double> values = predictor.get(output.name);
     if (rt.rank() != 0) continue;

@@ -217,7 +217,7 @@ class Job {
         agree(rt_.transport(), write_error_ ? static_cast<int>(write_error_->code()) : 0, write_error_ ? write_error_->what() : "");
     if (written.status != 0) {
       unwritten_ = true;
-      throw Error(static_cast<Exit>(written.status), written.text);
+      throw AgreedError(written);
     }
     if (stop_) out_.status = "stopped";
     note(trainer_.figures());

@@ -120,7 +120,7 @@ struct Trainer::Impl {
     if (std::any_of(ranks.begin(), ranks.end(), [](const Losses& r) { return r.unread != 0; })) {
       const Verdict why = agree(rt.transport(), unread ? static_cast<int>(unread->code()) : 0, unread ? unread->what() : "");
       refused = true;
-      throw Error(static_cast<Exit>(why.status), why.text);
+      throw AgreedError(why);
     }
     for (std::size_t i = 0; i < plan.data().passes.outputs.size(); i++) {
       const auto its = std::find_if(ranks.begin(), ranks.end(), [&](const Losses& r) { return (r.has & 1U << i) != 0; });

@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "app/launcher.h"
+#include "run/agreed.h"
 #include "run/start.h"
 
 namespace {
@@ -148,6 +149,12 @@ const std::map<std::string, void (*)(Runtime&)>& modes() {
       {"throw_other", [](Runtime& rt) { with_a_fault(rt, [] { throw std::out_of_range("vector::at"); }); }},
       {"stop_one", [](Runtime& rt) { with_a_fault(rt, [] { static_cast<void>(raise(SIGSTOP)); }); }},
       {"stop_all", [](Runtime&) { static_cast<void>(raise(SIGSTOP)); }},
+      {"agreed_error",
+       [](Runtime& rt) {
+         agreed(rt.transport(), [&] {
+           if (rt.rank() == 1) throw Error(Exit::data, "a bad sample");
+         });
+       }},
       {"refuse", [](Runtime&) { throw UserError("a bad config"); }},
       {"unfinished", [](Runtime& rt) {
          static std::byte byte{};

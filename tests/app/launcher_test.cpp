@@ -263,6 +263,9 @@ TEST_CASE("all ranks throw: one sentence, and what stdout has stays") {
   Probe probe({.mode = "refuse"});
   CHECK_END(probe, 78, "");
   CHECK(probe.err == "[rank 0 cpu] a bad config\n");
+  Probe agreed({.mode = "agreed_error"});
+  CHECK_END(agreed, 65, "");
+  CHECK(agreed.err == "[rank 1] a bad sample\n");
   Probe result({.mode = "result_and_error"});
   CHECK_END(result, 70, "");
   CHECK(result.out == "{\"ok\": false}\n");

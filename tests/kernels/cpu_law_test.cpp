@@ -376,6 +376,50 @@ TEST_CASE("CPU backend: convolutions of many channels are exact in every format"
       }
 }
 
+// Large enough for our own loops on every library and ISA: rows with and without padding, phases of strides, windows of more taps
+// than are added at once, rows of more columns than are added at once, channels that fill no vector.
+TEST_CASE("CPU backend: depthwise convolutions are exact, and by our own loops the same bits for any number of threads") {
+  const auto one = open_cpu(device(1)), three = open_cpu(device(3));
+  const auto reference = reference_backend();
+  int own = 0;
+  for (const Index window : {3, 4, 7})
+    for (const Index stride : {1, 2, 3})
+      for (const Index channels : {2, 21, 40})
+        for (const PassKind pass : {PassKind::forward, PassKind::backward_data, PassKind::backward_filter}) {
+          KernelSpec spec;
+          spec.pass = pass;
+          spec.roles = {.n = 2, .c = 1, .h = 20, .w = 71, .f = 1, .r = window, .s = window, .g = channels};
+          spec.stride = {stride, stride == 3 ? 1 : stride};
+          spec.dilation = {1, channels == 21 ? 2 : 1};
+          spec.padding = {1, window, 3, -2};  // a row of windows below x, two columns that no window covers
+          const auto outputs = [&](std::size_t i, Index extent, Index taps) {
+            return (extent + spec.padding[2 * i] + spec.padding[2 * i + 1] - (taps - 1) * spec.dilation[i] - 1) / spec.stride[i] +
+                   1;
+          };
+          spec.roles.p = outputs(0, spec.roles.h, window), spec.roles.q = outputs(1, spec.roles.w, window);
+          spec.x_format = spec.y_format = Format::channels_last;
+          spec.bias = pass == PassKind::forward && channels == 21;
+          spec.accumulate = pass == PassKind::forward && stride == 2;
+          if (pass == PassKind::forward && stride == 1) spec.epilogue = formula({select(operand(0) < 0.0, 0.0, operand(0))});
+          std::vector<Image> images;
+          for (const OperandUse& use : operands_of(spec)) {
+            Image& image = images.emplace_back();
+            for (Index i = 0; use.read && i < use.elements; i++) image.push_back(static_cast<double>(i * 7 % 11 - 5));
+          }
+          KernelSpec truth = spec;
+          truth.dtype = DType::f64;
+          const std::string by = one->compile(spec)->implementation();
+          INFO(summary(spec) << " by " << by);
+          CHECK(result_of(*one, spec, images) == result_of(*reference, truth, images));
+          if (!by.starts_with("motley:")) continue;
+          own++;
+          for (Image& image : images)
+            for (double& value : image) value /= 7;
+          CHECK(result_of(*one, spec, images) == result_of(*three, spec, images));
+        }
+  CHECK(own >= (device(1).library == "eigen" ? 81 : 27));
+}
+
 TEST_CASE("CPU backend: attention has no memory for all scores, and the same bits for any number of threads") {
   const auto one = open_cpu(device(1)), three = open_cpu(device(3));
   for (const PassKind pass : {PassKind::forward, PassKind::backward_data}) {
