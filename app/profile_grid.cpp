@@ -46,7 +46,8 @@ Measurement measured(Runtime& rt, Backend& backend, const Options& options, Cons
   KernelTimingOptions how;
   how.budget_seconds = options.budget_seconds;
   how.progress = [&console](const MeasureProgress& p) {
-    console.progress(fmt::format("measured {} of {} kernel runs, about {} left", p.done, p.total, seconds_text(p.seconds_left)));
+    console.progress(fmt::format("measured {} of {} kernel runs{}", p.done, p.total,
+                                 p.seconds_left ? ", about " + seconds_text(*p.seconds_left) + " left" : ""));
   };
   for (Index batch = 32;; batch /= 2) {
     Measurement made = measure_kernels(backend, 0, grid(batch), how, [&](Wish mine) {

@@ -252,8 +252,9 @@ class Measurer {
     const int count = static_cast<int>(subjects_.size()),
               total = count * (per_round_ > 0 ? rounds_that_fit() : options_.most_rounds);
     const int done = std::min(total, rounds_ * count + done_in_round);
-    const double left = per_round_ > 0 ? per_round_ * (total - done) / count : options_.budget_seconds - (now - start_);
-    options_.progress({done, total, std::max(0.0, left)});
+    MeasureProgress progress{done, total};
+    if (per_round_ > 0) progress.seconds_left = per_round_ * (total - done) / count;
+    options_.progress(progress);
   }
 
   Measurement result(bool fits) const {

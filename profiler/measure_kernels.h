@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,8 +14,8 @@
 namespace motley {
 
 struct MeasureProgress {
-  int done = 0, total = 0;  // timed runs; the total shrinks when the times have settled
-  double seconds_left = 0;
+  int done = 0, total = 0;               // timed runs; the total shrinks when the times have settled
+  std::optional<double> seconds_left{};  // none before the first runs
 };
 
 // What a rank requests after a round; the greatest request of all ranks is carried out.

@@ -46,9 +46,11 @@ void OperandMemory::allocate(DeviceMemory* device) {
     blocks_[b].reset(static_cast<std::byte*>(std::aligned_alloc(4096, (most_[b] / 4096 + 1) * 4096)), std::free);
     if (!blocks_[b]) throw DeviceError("cannot allocate " + std::to_string(bytes()) + " bytes for the operands of kernels to time");
   }
+  constexpr std::size_t kPeriod = 65537;  // a prime, so that operands of usual sizes begin at different numbers
   std::mt19937 random(1);
   auto* numbers = reinterpret_cast<float*>(blocks_[kNumbers].get());
-  for (std::size_t i = 0; i < most_[kNumbers] / 4; i++) numbers[i] = 0.5F + static_cast<float>(random() >> 8) * 0x1p-24F;
+  for (std::size_t i = 0; i < most_[kNumbers] / 4; i++)
+    numbers[i] = i < kPeriod ? 0.5F + static_cast<float>(random() >> 8) * 0x1p-24F : numbers[i - kPeriod];
   auto* results = reinterpret_cast<float*>(blocks_[kResults].get());
   std::fill_n(results, most_[kResults] / 4, 1.0F);
   auto* labels = reinterpret_cast<std::int32_t*>(blocks_[kLabels].get());

@@ -168,6 +168,20 @@ class Candidate {
   std::map<int, Touched> touched_{};  // by buffer
 };
 
+// Whether a step before `end` accesses a buffer, more than one element of it, that this one accesses too: else a chain without this
+// one gains more.
+bool shares(const Program& program, int step, int end) {
+  const auto& run = std::get<RunKernel>(at(program.steps, step).what);
+  for (std::size_t k = 0; k < run.operands.size(); k++) {
+    const std::vector<Index>& strides = run.spec.operands[k].strides;
+    if (std::all_of(strides.begin(), strides.end(), [](Index stride) { return stride == 0; })) continue;
+    for (int s = step + 1; s < end; s++)
+      for (const Place& p : std::get<RunKernel>(at(program.steps, s).what).operands)
+        if (p.buffer == run.operands[k].buffer) return true;
+  }
+  return false;
+}
+
 // The best chain from this step on; nothing: there is no gain.
 std::optional<Chain> chain_from(const Program& program, int begin, Chained which) {
   const int parts[]{program.forward_steps, program.combine_begin, program.update_begin, program.move_begin};
@@ -184,7 +198,7 @@ std::optional<Chain> chain_from(const Program& program, int begin, Chained which
     Index size = 1;
     for (std::size_t d = 0; d < run->spec.extents.size() && end - begin < 2; d++) sizes.insert(size *= run->spec.extents[d]);
   }
-  if (which == Chained::paying && bytes < kLeastBytes) return std::nullopt;
+  if (which == Chained::paying && (bytes < kLeastBytes || !shares(program, begin, end))) return std::nullopt;
   Index by = 0;  // of the best chain: its positions and number of kernels
   int kernels = 0;
   double most = 0;

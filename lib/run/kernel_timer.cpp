@@ -39,6 +39,16 @@ std::string kind_of_note(const std::string& note) {
   return note.starts_with("device ") ? note.substr(0, note.find(':', note.find(':') + 1)) : note;
 }
 
+// How many times as many samples.
+double samples_over(const KernelSpec& full, const KernelSpec& smaller) {
+  return smaller.roles.n > 0 ? static_cast<double>(full.roles.n) / static_cast<double>(smaller.roles.n) : 1.0;  // 0: a map
+}
+
+double seconds_of(const std::vector<KernelPoint>& points, const KernelSpec& spec) {
+  const auto found = std::find_if(points.begin(), points.end(), [&](const KernelPoint& p) { return p.spec == spec; });
+  return found == points.end() ? 0 : found->seconds.typical();
+}
+
 // Positions of the largest kernel, by flops, of each kind.
 std::vector<std::size_t> largest_of(const std::vector<KernelSpec>& specs, Same same_kind) {
   std::vector<std::size_t> out;
@@ -87,7 +97,8 @@ Measurement KernelTimer::measured(const std::vector<KernelSpec>& specs, double b
   o.most_rounds = most_rounds;
   o.step_bytes = step_bytes;
   o.progress = [&](const MeasureProgress& p) {
-    say(fmt::format("measured {} of {} kernel runs, about {:.0f} s left", p.done, p.total, p.seconds_left));
+    say(fmt::format("measured {} of {} kernel runs{}", p.done, p.total,
+                    p.seconds_left ? fmt::format(", about {:.0f} s left", *p.seconds_left) : ""));
   };
   return measure_kernels(backend_, rt_.rank(), specs, o, together());
 }
@@ -110,7 +121,7 @@ std::vector<KernelSpec> KernelTimer::anchors(const Profile& profile) const {
   return out;
 }
 
-bool KernelTimer::measure(Profile& profile, const std::vector<KernelSpec>& specs, double share) {
+bool KernelTimer::measure(Profile& profile, const std::vector<KernelSpec>& specs, double share, bool required) {
   const double least = options_.budget_seconds * kLeast, until = seconds() + share * (options_.budget_seconds - seconds());
   auto budget = [&] { return std::max(until - seconds(), least); };
   say("measuring " + std::to_string(specs.size()) + " kernels on rank 0 (budget " +
@@ -121,8 +132,7 @@ bool KernelTimer::measure(Profile& profile, const std::vector<KernelSpec>& specs
     if (!has(tried, a)) tried.push_back(a);
   Measurement made;
   for (int scale = 0;;) {  // the batch is divided by 4 to that power
-    const double allowed =
-        scale == kMostScale ? std::max(budget(), options_.budget_seconds) : budget();  // rather late than not at all
+    const double allowed = required && scale == kMostScale ? std::max(budget(), options_.budget_seconds) : budget();
     made = measured(tried, allowed, kMostRounds);
     const double over = std::log(made.needed_seconds / allowed) / std::log(4.0);
     const int more = agree(rt_.transport(), made.fits ? 0 : std::clamp(static_cast<int>(std::ceil(over)), 1, kMostScale)).status;
@@ -185,40 +195,40 @@ void KernelTimer::measure_alone(Profile& profile) {
   for (std::size_t r = 0; r < all.size(); r++) profile.devices[r].alone_over_shared = all[r];
 }
 
-// The largest kernel of each kind, timed at the full batch, gives the factor for all kernels of that kind.
+// The largest kernel of each kind is timed at the full batch.
 void KernelTimer::rescale(Measurement& made, const std::vector<KernelSpec>& full, const std::vector<KernelSpec>& smaller,
                           double budget) {
-  auto seconds_of = [](const Measurement& m, const KernelSpec& s) {
-    for (const KernelPoint& p : m.points)
-      if (p.spec == s) return p.seconds.typical();
-    return 0.0;
-  };
-  const std::vector<std::size_t> largest = largest_of(full, scale_alike);
   std::vector<KernelSpec> checks;
   double once = 0;
-  for (std::size_t i : largest) {
+  for (std::size_t i : largest_of(full, scale_alike)) {
     checks.push_back(full[i]);
-    const Index n = smaller[i].roles.n;  // 0: a map
-    once += seconds_of(made, smaller[i]) * (n > 0 ? static_cast<double>(full[i].roles.n) / static_cast<double>(n) : 1.0);
+    once += seconds_of(made.points, smaller[i]) * samples_over(full[i], smaller[i]);
   }
-  const Measurement whole = measured(checks, 1e6, kRunsOfThreeRounds * once <= budget ? 3 : 1);
-  std::vector<KernelPoint> points;
+  made.points =
+      at_full_batch(made.points, smaller, full, measured(checks, 1e6, kRunsOfThreeRounds * once <= budget ? 3 : 1).points);
+}
+
+std::vector<KernelPoint> at_full_batch(const std::vector<KernelPoint>& made, const std::vector<KernelSpec>& smaller,
+                                       const std::vector<KernelSpec>& full, const std::vector<KernelPoint>& checks) {
+  std::vector<KernelPoint> out;
   for (std::size_t i = 0; i < full.size(); i++) {
-    std::size_t here = 0;
-    for (std::size_t k = 0; k < largest.size(); k++)
-      if (scale_alike(full[largest[k]], full[i])) here = k;
-    const double small = seconds_of(made, smaller[largest[here]]), big = seconds_of(whole, checks[here]);
-    const double factor = small > 0 && big > 0 ? big / small : 1.0;
-    for (KernelPoint p : made.points)
+    double beyond = 1;
+    for (const KernelPoint& check : checks) {
+      if (!scale_alike(check.spec, full[i])) continue;
+      const auto its = static_cast<std::size_t>(std::find(full.begin(), full.end(), check.spec) - full.begin());
+      const double expected = seconds_of(made, smaller[its]) * samples_over(check.spec, smaller[its]);
+      if (expected > 0 && check.seconds.typical() > 0) beyond = check.seconds.typical() / expected;
+    }
+    for (KernelPoint p : made)
       if (p.spec == smaller[i]) {
         p.spec = full[i];
         p.choices = 1;  // another batch may have another fastest implementation
-        multiply(p.seconds, factor);
-        points.push_back(std::move(p));
+        multiply(p.seconds, samples_over(full[i], smaller[i]) * beyond);
+        out.push_back(std::move(p));
         break;
       }
   }
-  made.points = std::move(points);
+  return out;
 }
 
 // Every rank receives every rank's points, in rank order.

@@ -17,8 +17,9 @@ class KernelTimer {
   KernelTimer(Runtime& rt, Backend& backend, const MeasureOptions& options) : rt_(rt), backend_(backend), options_(options) {}
 
   // Times this rank's kernels within this share of the remaining budget: at a smaller batch if the full one does not fit, checked
-  // at the full one. False: it does not fit.
-  bool measure(Profile& profile, const std::vector<KernelSpec>& specs, double share);
+  // at the full one. False: it does not fit; `required` kernels may take the whole budget again (rather late than not at all).
+  bool measure(Profile& profile, const std::vector<KernelSpec>& specs, double share, bool required);
+  bool over_budget() const { return seconds() > options_.budget_seconds; }
   [[noreturn]] void refuse_budget() const;  // UserError, after measure() returned false
   // Measures how much faster a rank's kernels are while the other ranks wait.
   void measure_alone(Profile& profile);
@@ -41,5 +42,11 @@ class KernelTimer {
   const double start_ = seconds_now();
   double needed_seconds_ = 0;  // for kernels that did not fit
 };
+
+// The times of kernels at the full batch, from those measured at smaller ones (the same positions): a kernel takes as many times
+// longer as it has more samples, times what the check of its kind takes beyond that. checks: the largest kernel of each kind, at
+// the full batch.
+std::vector<KernelPoint> at_full_batch(const std::vector<KernelPoint>& made, const std::vector<KernelSpec>& smaller,
+                                       const std::vector<KernelSpec>& full, const std::vector<KernelPoint>& checks);
 
 }  // namespace motley

@@ -64,7 +64,7 @@ class Measurer {
     const bool changed = settle(profile, fresh, fresh) || fresh;
     for (int round = 0; changed && round < kMostPlans; round++) {
       const std::vector<KernelSpec> missing = missing_choices(profile, plan_of(profile).data());
-      if (!anywhere(missing) || !measure_more(profile, missing, kChoices)) break;
+      if (!anywhere(missing) || anyone_over_budget() || !measure_more(profile, missing, kChoices)) break;
       settle(profile, false, fresh);  // new times may move the cuts, and then other kernels run
     }
     if (all_new) timer_.measure_alone(profile);
@@ -104,18 +104,18 @@ class Measurer {
     const std::vector<KernelSpec> missing = unknown(profile, candidate_kernels(passes_, mesh_, rules_, rt_.rank()), all_new);
     rt_.phase("measuring kernels");
     if (!anywhere(missing)) return false;
-    if (!timer_.measure(profile, missing, kCandidates)) timer_.refuse_budget();
+    if (!timer_.measure(profile, missing, kCandidates, true)) timer_.refuse_budget();
     return true;
   }
 
   // Also measures what the plan made from the profile runs, until that plan needs no estimate for a kernel: a later reader of the
-  // profile makes the same plan and measures nothing. True: something was measured.
+  // profile makes the same plan and measures nothing; or until the budget is used. True: something was measured.
   bool settle(Profile& profile, bool near, bool interpolated) {
     for (int round = 0; round < kMostPlans; round++) {
       rt_.phase("planning what to measure");
       const std::vector<KernelSpec> missing = missing_of_plan(profile, near && round == 0, interpolated);
       rt_.phase("measuring the plan's kernels");
-      if (!anywhere(missing)) return round > 0;
+      if (!anywhere(missing) || anyone_over_budget()) return round > 0;
       if (!measure_more(profile, missing, kOfPlan)) return true;  // the rest is interpolated
     }
     return true;
@@ -184,8 +184,9 @@ class Measurer {
   }
   bool measure_more(Profile& profile, const std::vector<KernelSpec>& missing, double share) {
     plan_.reset();
-    return timer_.measure(profile, missing, share);
+    return timer_.measure(profile, missing, share, false);
   }
+  bool anyone_over_budget() { return agree(rt_.transport(), timer_.over_budget() ? 1 : 0).status != 0; }
   bool anywhere(const std::vector<KernelSpec>& missing) { return agree(rt_.transport(), missing.empty() ? 0 : 1).status != 0; }
 
   void keep(const Profile& profile, const std::filesystem::path& file) {

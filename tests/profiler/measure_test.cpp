@@ -16,6 +16,7 @@
 #include "profiler/measure_kernels.h"
 #include "profiler/measure_links.h"
 #include "profiler/steady.h"
+#include "run/kernel_timer.h"
 #include "tests/support/fake_device.h"
 
 using namespace motley;
@@ -198,7 +199,7 @@ TEST_CASE("a budget that three rounds do not fit is reported, not exceeded", "[m
                       {.budget_seconds = 0.7, .most_rounds = 1000, .settled = -1, .progress = [&](const MeasureProgress& p) {
                          reports++;
                          CHECK(p.done <= p.total);
-                         CHECK(p.seconds_left >= 0);
+                         CHECK(p.seconds_left.value_or(0) >= 0);
                        }});
   CHECK(fits.fits);
   CHECK(fits.rounds >= 3);
@@ -311,6 +312,38 @@ TEST_CASE("a device with memory of its own: its kernels are timed by its marks, 
       for (Index bytes = 8; bytes <= 1 << 12; bytes *= 2) CHECK(p.to_device_seconds(0, bytes) > 0);
     }
   });
+}
+
+// Parts of a batch of 8: at a quarter of the batch 1, 2 and 4 samples are all one sample.
+TEST_CASE("kernels measured at a smaller batch keep the proportions of their samples", "[measure]") {
+  std::vector<KernelSpec> full, smaller;
+  std::vector<KernelPoint> made;
+  const auto point = [](const KernelSpec& spec, double seconds) {
+    return KernelPoint{.spec = spec, .seconds = {seconds, seconds, seconds, 3}};
+  };
+  for (const Index n : {1, 2, 4, 8})
+    for (const Index filters : {16, 32}) {
+      KernelSpec& s = full.emplace_back(dense_of({filters}).front());
+      s.roles.n = n;
+      smaller.push_back(s);
+      smaller.back().roles.n = std::max<Index>(1, n / 4);
+    }
+  KernelSpec map;
+  map.op = KernelOp::map;
+  full.push_back(map), smaller.push_back(map);
+  for (const KernelSpec& s : smaller)  // two samples take 1.6 times as long as one
+    if (std::none_of(made.begin(), made.end(), [&](const KernelPoint& p) { return p.spec == s; }))
+      made.push_back(point(s, (s.op == KernelOp::map ? 7.0 : static_cast<double>(s.roles.f)) * (s.roles.n == 2 ? 1.6 : 1)));
+  const std::vector<KernelPoint> out = at_full_batch(made, smaller, full, {point(full[7], 32 * 1.6 * 4 * 1.25)});
+  REQUIRE(out.size() == full.size());
+  for (std::size_t i = 0; i < full.size(); i++) {
+    CHECK(out[i].spec == full[i]);
+    const KernelSpec& s = full[i];
+    const double expected =
+        s.op == KernelOp::map ? 7
+                              : 1.25 * static_cast<double>(s.roles.f) * (s.roles.n == 8 ? 1.6 * 4 : static_cast<double>(s.roles.n));
+    CHECK(out[i].seconds.median == Approx(expected));
+  }
 }
 
 // Forty kernels of 1 to 40 units in shuffled rounds, on a machine that is 1.4 times slower for stretches of a third of a round.
