@@ -35,6 +35,13 @@ void handle_signals() {
   for (const int signal : {SIGPIPE, SIGXFSZ}) ::signal(signal, SIG_IGN);
 }
 
+// A file that is opened later must not get the number of a standard stream that the caller has closed. Using these still fails.
+void hold_closed_streams() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd)
+      _exit(static_cast<int>(Exit::io));
+}
+
 // For commands without ranks under mpiexec: all processes do the same, only the first one prints.
 void silence() {
   const int nothing = open("/dev/null", O_WRONLY);
@@ -82,6 +89,7 @@ int say(Exit code, const std::string& text) {
 
 int main(int argc, char** argv) {
   try {
+    hold_closed_streams();
     handle_signals();
     return work(parse_options({argv + 1, argv + argc}), {argc, argv});
   } catch (const Error& e) {

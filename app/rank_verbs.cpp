@@ -93,7 +93,7 @@ EvaluateOptions evaluation_of(const ModelSpec& spec, const Model& model) {
                                                       : LossKind::softmax_cross_entropy};
 }
 
-// "[########            ]  40 %  LINE  about 3 min left", estimated from the steps so far.
+// "[########            ]  40 %, 3 min left  LINE", estimated from the steps so far: a terminal cuts off the end of long lines.
 class Bar {
  public:
   Bar(Index done, Index steps) : steps_(steps), before_(done), done_(done) {}
@@ -102,11 +102,12 @@ class Bar {
     constexpr Index kWidth = 20;
     std::string out(static_cast<std::size_t>(kWidth * done_ / steps_), '#');
     out.resize(kWidth, ' ');
-    out = fmt::format("[{}] {:3} %  {}", out, 100 * done_ / steps_, text);
+    out = fmt::format("[{}] {:3} %", out, 100 * done_ / steps_);
     const double so_far = seconds_now() - start_;
-    if (done_ == steps_ || so_far < 1) return out;
-    return fmt::format("{}  of {}, about {} left", out, steps_,
-                       seconds_text(so_far / static_cast<double>(done_ - before_) * static_cast<double>(steps_ - done_)));
+    if (done_ < steps_ && so_far >= 1)
+      out += fmt::format(", {} left",
+                         seconds_text(so_far / static_cast<double>(done_ - before_) * static_cast<double>(steps_ - done_)));
+    return out + "  " + text;
   }
 
  private:

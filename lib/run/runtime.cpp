@@ -69,8 +69,11 @@ void handle(int signal, void (*handler)(int)) {
 void handle_signals() {
   handle(SIGTERM, on_stop);
   handle(SIGINT, on_stop);
-  // write() returns errors instead of killing the process; SIGUSR1 is hydra's notice that another rank died.
-  for (int signal : {SIGPIPE, SIGXFSZ, SIGUSR1}) handle(signal, SIG_IGN);
+  // write() returns errors instead of killing the process.
+  for (int signal : {SIGPIPE, SIGXFSZ}) handle(signal, SIG_IGN);
+  // Slurm's notice that the time ends soon (srun --signal=USR1@SECONDS); under hydra (mpiexec) the notice that another rank died.
+  const bool by_srun = std::getenv("SLURM_STEP_ID") != nullptr && std::getenv("HYDI_CONTROL_FD") == nullptr;
+  handle(SIGUSR1, by_srun ? on_stop : SIG_IGN);
 }
 
 struct Ending {

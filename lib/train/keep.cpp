@@ -22,6 +22,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// UserError (65). name: by which the tensor is known.
+void require_floats(const fs::path& file, const StoredTensor& tensor, const std::string& name) {
+  if (tensor.dtype.starts_with("I"))
+    throw UserError(fmt::format("{}: {}: {} values; expected floats", file.string(), shown(name), tensor.dtype), Exit::data);
+}
+
 std::string dtype_of(DType dtype) {
   return dtype == DType::f64 ? "F64" : "F32";
 }
@@ -137,10 +143,7 @@ void load_weights(Runtime& rt, State& state, const fs::path& path) {
       const std::vector<Box> boxes = state.boxes(e.name);
       if (boxes.empty()) continue;
       const int tensor = file->find(e.name);
-      if (at(file->tensors(), tensor).dtype.starts_with("I"))
-        throw UserError(
-            fmt::format("{}: {}: {} values; expected floats", path.string(), shown(e.name), at(file->tensors(), tensor).dtype),
-            Exit::data);
+      require_floats(path, at(file->tensors(), tensor), e.name);
       auto values = file->read_boxes(tensor, boxes, extents_of(e.shape));
       std::vector<BoxValues> out;
       for (std::size_t b = 0; b < boxes.size(); b++) out.push_back({boxes[b], std::move(values[b])});
@@ -203,8 +206,11 @@ Manifest load_checkpoint(Runtime& rt, State& state, const fs::path& directory) {
     std::vector<NamedShape> wanted, there;
     for (const StateEntry& e : state.entries())
       if (e.slot != kAverage || averages) wanted.push_back({label(e.name, e.slot), extents_of(e.shape)});
-    for (const StoredEntry& e : from->manifest().entries)
-      if (!left_out || e.slot != kAverage) there.push_back({label(e.tensor.name, e.slot), e.tensor.extents});
+    for (const StoredEntry& e : from->manifest().entries) {
+      if (left_out && e.slot == kAverage) continue;
+      require_floats(directory, e.tensor, e.tensor.name);
+      there.push_back({label(e.tensor.name, e.slot), e.tensor.extents});
+    }
     if (const std::string wrong = differences(wanted, there); !wrong.empty())
       throw UserError(directory.string() + ": its tensors are not those of the network and its optimizer:" + wrong, Exit::data);
     // Damaged values are found before any value is overwritten.

@@ -5,6 +5,7 @@
 #include <motley/error.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -250,6 +251,9 @@ class NpySamples final : public Dataset {
     if (dtype_ == DType::i32) return read_numbers(sample, box, out);
     if (type == "|u1") return array_.read<std::uint8_t>(sample, box, out, [](std::uint8_t v) { return v / 255.0; });
     with_numbers(type, [&]<class T>(T, auto&& convert) { array_.read<T>(sample, box, out, convert); });
+    for (const double value : out)
+      if (!std::isfinite(value))  // a fused ReLU could make a finite result of it
+        throw UserError(fmt::format("{}: sample {} holds {}; expected finite numbers", name(), sample, value), Exit::data);
   }
 
  private:

@@ -194,24 +194,37 @@ class Job {
       begin_for_good();
       note(report.before);
       StepFacts facts{.samples_per_second = static_cast<double>(batch_) / (seconds_now() - begin)};
-      if (ends_epoch(s, in_.evaluate_every_epochs) && !stop_) {
-        try {
-          stop_ = !evaluated_now();
-        } catch (const AgreedError&) {
-          if (rt_.rank() == 0) write_step(report, epoch, facts);
-          throw;
-        }
-        if (!stop_) {
-          facts.test_accuracy = out_.test_accuracy;
-          facts.test_loss = out_.test_loss;
-        }
-      }
-      out_.seconds = seconds_now() - start;
-      if (rt_.rank() == 0) write_step(report, epoch, facts);
+      const auto write_line = [&] {
+        out_.seconds = seconds_now() - start;
+        if (rt_.rank() == 0) write_step(report, epoch, facts);
+      };
       const bool due =
           report.save || (when.every_steps > 0 && report.step % when.every_steps == 0) || ends_epoch(s, when.every_epochs);
       if (report.saved) checkpoints_.finish();
       if (due && !stop_) checkpoints_.begin(out_.steps);
+      if (!ends_epoch(s, in_.evaluate_every_epochs) || stop_) {
+        write_line();
+        continue;
+      }
+      const bool saving = checkpoints_.is_begun();
+      if (saving) {  // an evaluation may take long: what is lost in it is made up for from this checkpoint (catch_up)
+        write_line();
+        checkpoints_.finish();
+      }
+      try {
+        stop_ = !evaluated_now();
+      } catch (const AgreedError&) {
+        if (!saving) write_line();
+        throw;
+      }
+      if (!stop_) {
+        facts.test_accuracy = out_.test_accuracy;
+        facts.test_loss = out_.test_loss;
+      }
+      if (!saving)
+        write_line();
+      else if (rt_.rank() == 0)
+        say_test(epoch, facts);
     }
     const Verdict written =
         agree(rt_.transport(), write_error_ ? static_cast<int>(write_error_->code()) : 0, write_error_ ? write_error_->what() : "");
@@ -259,7 +272,9 @@ class Job {
 
   void write_step(const StepReport& report, Index epoch, const StepFacts& facts) {
     say_test(epoch, facts);
-    if (in_.progress) in_.progress(report.line() + tested_);
+    if (in_.progress)
+      in_.progress(fmt::format("{}{}  {:.4g} samples/s  rate {:.3g}", report.line(), tested_, facts.samples_per_second,
+                               report.learning_rate));
     write_metrics([&] { metrics_->add(report, epoch, facts); });
   }
 
@@ -421,7 +436,8 @@ class Job {
     note_failure(out_, e);
     out_.checkpoints_failed = checkpoints_.failed();
     try {
-      if (out_.rank >= 0) note(trainer_.figures());  // all ranks have agreed on the error, so their figures are here
+      const bool after_update = dynamic_cast<const AgreedError*>(&e) == nullptr;  // of a value: all ranks' figures are here
+      if (out_.rank >= 0 && after_update) note(trainer_.figures());
       time_steps();
       write_run_json(in_.run_directory, out_);
     } catch (const Error& file) {
@@ -459,6 +475,7 @@ class Job {
 void note_failure(TrainSummary& summary, const Error& e) {
   summary.status = e.code() == Exit::stopped ? "stopped" : "failed";
   summary.code = static_cast<int>(e.code());
+  if (const auto* agreed = dynamic_cast<const AgreedError*>(&e)) summary.rank = agreed->rank();
   if (const auto* loss = dynamic_cast<const LossNotFinite*>(&e)) summary.rank = loss->rank();
   if (const auto* copies = dynamic_cast<const CopiesDiffer*>(&e)) {
     summary.rank = copies->rank();

@@ -124,12 +124,12 @@ class Finder {
  private:
   // The tensor with this name, up to a prefix.
   int find(const std::string& name) const {
-    if (const int exact = exactly(name); exact >= 0) return exact;
-    for (const std::string prefix : {"module.", "transformer.", "bert.", "model."}) {
-      if (const int longer = exactly(prefix + name); longer >= 0) return longer;
-      if (name.starts_with(prefix))
-        if (const int shorter = exactly(name.substr(prefix.size())); shorter >= 0) return shorter;
-    }
+    for (const std::string wrapper : {"", "module.", "_orig_mod."})  // of a model trained in parallel, of a compiled one
+      for (const std::string prefix : {"", "transformer.", "bert.", "model."}) {
+        if (const int longer = exactly(wrapper + prefix + name); longer >= 0) return longer;
+        if (!prefix.empty() && name.starts_with(prefix))
+          if (const int shorter = exactly(wrapper + name.substr(prefix.size())); shorter >= 0) return shorter;
+      }
     const auto found = by_underscores_.find(with_underscores(name));
     return found == by_underscores_.end() ? -1 : found->second;
   }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks as threads, records, and the rules of the watch (by hand-made records: a poll is a beat, no time passes).
 #include <motley/runtime.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <catch2/catch.hpp>
@@ -48,6 +51,23 @@ TEST_CASE("ranks as threads: the first error is thrown, and ends the others") {
   CHECK_THROWS_WITH(run_ranks_in_memory(3, body), "rank 2 does not want");
   CHECK_THROWS_AS(run_ranks_in_memory(3, body), UserError);
   CHECK_THROWS_AS(run_ranks_in_memory(2, [](Runtime&) { throw std::out_of_range("at"); }), std::out_of_range);
+}
+
+TEST_CASE("SIGUSR1 stops a rank that srun has started, and no rank under mpiexec") {
+  for (const bool hydra : {false, true}) {
+    const pid_t child = fork();
+    if (child == 0) {
+      setenv("SLURM_STEP_ID", "0", 1);
+      if (hydra) setenv("HYDI_CONTROL_FD", "7", 1);
+      _exit(run(0, nullptr, [](Runtime& rt) {
+        raise(SIGUSR1);
+        if (rt.stop_requested()) throw Error(Exit::stopped, "stopped");
+      }));
+    }
+    int status = 0;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    CHECK(WEXITSTATUS(status) == (hydra ? 0 : 75));
+  }
 }
 
 TEST_CASE("a mesh of another number of ranks is refused") {

@@ -220,6 +220,63 @@ TEST_CASE("a training job leaves its files", "[train]") {
   CHECK(number(manifest, "/tensors/conv2d_1.weight/sizes/0") == 5);
 }
 
+// Samples whose reading, by the evaluation, shows what a run that died in it would find.
+class Witness final : public Dataset {
+ public:
+  Witness(std::function<void()> see) : see_(std::move(see)) {}
+  Index samples() const override { return 4; }
+  Index classes() const override { return kClasses; }
+  std::vector<Index> sample_extents() const override { return {2, 6, 5}; }
+  void read(Index, const Box&, std::span<double> out) const override {
+    see_();
+    std::fill(out.begin(), out.end(), 0.5);
+  }
+  std::int32_t label(Index) const override { return 1; }
+
+ private:
+  std::function<void()> see_;
+};
+
+TEST_CASE("a checkpoint that is being written is complete before an evaluation, and so is the line of its step", "[train]") {
+  const Plan plan = small_plan(2, DType::f32), evaluation = evaluation_plan(plan);
+  for (const bool by_epochs : {false, true}) {  // begun before the epoch's last step; due after it
+    const Folder folder;
+    std::mutex lock;
+    std::vector<std::set<std::string>> seen;
+    std::set<std::size_t> lines;
+    Datasets data = small_data(20);
+    data.test = std::make_shared<Witness>([&] {
+      const std::lock_guard guard(lock);
+      std::set<std::string> complete;
+      for (const auto& entry : std::filesystem::directory_iterator(folder.path() / "checkpoints"))
+        if (std::filesystem::exists(entry.path() / "complete")) complete.insert(entry.path().filename().string());
+      if (seen.empty() || seen.back() != complete) seen.push_back(std::move(complete));
+      const std::string metrics = text_of(folder.path() / "metrics.jsonl");
+      lines.insert(static_cast<std::size_t>(std::count(metrics.begin(), metrics.end(), '\n')));
+    });
+    run_ranks_in_memory(2, [&](Runtime& rt) {
+      train_job(rt, {.plan = &plan,
+                     .evaluation = &evaluation,
+                     .data = data,
+                     .epochs = 2,
+                     .checkpoint = {.every_steps = by_epochs ? 0 : 4, .every_epochs = by_epochs ? 1 : 0, .keep = 9},
+                     .evaluate_every_epochs = 1,
+                     .run_directory = folder.path()});
+    });
+    using Names = std::vector<std::set<std::string>>;
+    CHECK(seen == (by_epochs ? Names{{"step-5"}, {"step-5", "step-10"}} : Names{{"step-4"}, {"step-4", "step-8"}}));
+    CHECK(lines == std::set<std::size_t>{5, 10});
+    std::istringstream metrics(text_of(folder.path() / "metrics.jsonl"));
+    int step = 0;
+    for (std::string line; std::getline(metrics, line);) {
+      const Json one = parsed(line);
+      CHECK(number(one, "/step") == ++step);
+      CHECK((one.find("test_loss") != nullptr) == (step % 5 == 0));
+    }
+    CHECK(step == 10);
+  }
+}
+
 TEST_CASE("a training job that fails says so in run.json", "[train]") {
   const Folder folder;
   const Plan plan = small_plan(2, DType::f64);
