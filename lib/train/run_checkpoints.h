@@ -22,7 +22,7 @@ class RunCheckpoints {
   bool is_time_over() const;  // whether the next one is due by the clock
   bool is_saved(Index step) const { return saved_ == step; }
   bool is_begun() const { return begun_ >= 0; }  // one is being written while training continues
-  Index failed() const { return failed_; }  // number that could not be written
+  Index failed() const { return failed_; }       // number that could not be written
   // Removes checkpoints after this step, which belong to another course of the run, and of the others all but the newest. This rank
   // alone.
   void keep_newest(Index step) const;

@@ -80,7 +80,8 @@ std::array<Dim, 2> dims_under(const Tensor& x, const std::array<Dim, 2>& named) 
   }
   if (over[0] == over[1]) throw UserError("`over` names \"" + over[0] + "\" twice; expected two dims");
   if (shape.rank() < 3 || shape.rank() > 4)
-    throw UserError("\"" + x.name() + "\" has " + std::to_string(shape.rank()) + " dims; window ops take tensors of 3 or 4 dims");
+    throw UserError("\"" + x.name() + "\" has " + std::to_string(shape.rank()) +
+                    " dims; pools take tensors of 3 or 4 dims, convolutions of 4");
   return {shape[shape.position(over[0])], shape[shape.position(over[1])]};
 }
 
