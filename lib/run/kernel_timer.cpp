@@ -216,7 +216,7 @@ std::vector<KernelPoint> at_full_batch(const std::vector<KernelPoint>& made, con
     for (const KernelPoint& check : checks) {
       if (!scale_alike(check.spec, full[i])) continue;
       const auto its = static_cast<std::size_t>(std::find(full.begin(), full.end(), check.spec) - full.begin());
-      const double expected = seconds_of(made, smaller[its]) * samples_over(check.spec, smaller[its]);
+      const double expected = seconds_of(made, at(smaller, its)) * samples_over(check.spec, at(smaller, its));
       if (expected > 0 && check.seconds.typical() > 0) beyond = check.seconds.typical() / expected;
     }
     for (KernelPoint p : made)

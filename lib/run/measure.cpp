@@ -183,8 +183,9 @@ class Measurer {
     return *plan_;
   }
   bool measure_more(Profile& profile, const std::vector<KernelSpec>& missing, double share) {
+    if (!timer_.measure(profile, missing, share, false)) return false;
     plan_.reset();
-    return timer_.measure(profile, missing, share, false);
+    return true;
   }
   bool anyone_over_budget() { return agree(rt_.transport(), timer_.over_budget() ? 1 : 0).status != 0; }
   bool anywhere(const std::vector<KernelSpec>& missing) { return agree(rt_.transport(), missing.empty() ? 0 : 1).status != 0; }

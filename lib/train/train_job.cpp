@@ -273,7 +273,7 @@ class Job {
   void write_step(const StepReport& report, Index epoch, const StepFacts& facts) {
     say_test(epoch, facts);
     if (in_.progress)
-      in_.progress(fmt::format("{}{}  {:.4g} samples/s  rate {:.3g}", report.line(), tested_, facts.samples_per_second,
+      in_.progress(fmt::format("{}{}  {:.1f} samples/s  learning rate {:.3g}", report.line(), tested_, facts.samples_per_second,
                                report.learning_rate));
     write_metrics([&] { metrics_->add(report, epoch, facts); });
   }

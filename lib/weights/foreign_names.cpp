@@ -124,8 +124,8 @@ class Finder {
  private:
   // The tensor with this name, up to a prefix.
   int find(const std::string& name) const {
-    for (const std::string wrapper : {"", "module.", "_orig_mod."})  // of a model trained in parallel, of a compiled one
-      for (const std::string prefix : {"", "transformer.", "bert.", "model."}) {
+    for (const std::string prefix : {"", "transformer.", "bert.", "model.", "module.", "_orig_mod."})
+      for (const std::string wrapper : {"", "module.", "_orig_mod."}) {  // of a model trained in parallel, of a compiled one
         if (const int longer = exactly(wrapper + prefix + name); longer >= 0) return longer;
         if (!prefix.empty() && name.starts_with(prefix))
           if (const int shorter = exactly(wrapper + name.substr(prefix.size())); shorter >= 0) return shorter;

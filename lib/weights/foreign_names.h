@@ -9,9 +9,8 @@ namespace motley {
 
 // The file with its tensors named and shaped as in `wanted` (of one network), where the file has them in another form:
 // - a matrix for a dense weight [out.., in..] (PyTorch's after a flatten; heads and head size as one), first dims of size 1;
-// - a prefix that all names share ("transformer.", "bert.", "model.", after "module." or "_orig_mod." or without) or lack; "_"
-// where
-//   the file has "." in a name;
+// - a prefix that all names share ("transformer.", "bert.", "model.", after "module." or "_orig_mod." or alone) or lack;
+// - "_" where the file has "." in a name;
 // - attention's query, key and value in one tensor: `in_proj_weight` (PyTorch), `c_attn` (GPT-2, as all its dense weights [in,
 // out]);
 //   its output: `out_proj`, `c_proj`, or `output.dense` beside `self` (BERT);
