@@ -83,6 +83,7 @@ struct Lines {
   off_t bytes = 0;
   Index last = 0;
   bool has_test = false;
+  std::optional<double> loss{};
 };
 // The lines up to that step; a line that cannot be read ends them.
 Lines lines_up_to(const std::filesystem::path& path, Index step) {
@@ -94,7 +95,9 @@ Lines lines_up_to(const std::filesystem::path& path, Index step) {
     const Json* its = json ? json->find("step") : nullptr;
     const auto* number = its == nullptr ? nullptr : std::get_if<std::int64_t>(&its->value);
     if (number == nullptr || *number > step) break;
-    kept = {kept.bytes + static_cast<off_t>(line.size() + 1), *number, json->find("test_loss") != nullptr};
+    kept = {kept.bytes + static_cast<off_t>(line.size() + 1), *number, json->find("test_loss") != nullptr, {}};
+    if (const Json* loss = json->find("loss"))
+      if (const auto* value = std::get_if<double>(&loss->value)) kept.loss = *value;
   }
   return kept;
 }
@@ -105,6 +108,7 @@ MetricsFile::MetricsFile(std::filesystem::path path, Index keep_steps) : path_(s
   const Lines kept = keep_steps > 0 ? lines_up_to(path_, keep_steps) : Lines{};
   last_ = kept.last;
   has_test_ = kept.has_test;
+  loss_ = kept.loss;
   fd_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
   if (fd_ < 0) fail("open");
   // A pipe or a device cannot be truncated.
@@ -133,6 +137,7 @@ void MetricsFile::add(const StepReport& step, Index epoch, const StepFacts& fact
   append(to_text(line) + "\n");
   last_ = step.step;
   has_test_ = facts.test_loss.has_value();
+  loss_ = step.loss;
 }
 
 void MetricsFile::add_test(const StepFacts& facts) {

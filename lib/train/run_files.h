@@ -30,6 +30,7 @@ class MetricsFile {
   void add(const StepReport& step, Index epoch, const StepFacts& facts = {});
   // Whether the last line is this step's and has no figures of an evaluation.
   bool lacks_test(Index step) const { return step == last_ && !has_test_; }
+  std::optional<double> loss_of(Index step) const { return step == last_ ? loss_ : std::nullopt; }
   // Adds these to the last line, unless it is one of a pipe or a device. UserError(io): it is as it was.
   void add_test(const StepFacts& facts);
   void close();  // UserError(io): data that the system had accepted did not reach the disk
@@ -41,6 +42,7 @@ class MetricsFile {
   int fd_ = -1;
   Index last_ = 0;         // step of the last line; 0: there is none
   bool has_test_ = false;  // of that line
+  std::optional<double> loss_{};
 };
 
 struct RankFigures {  // seconds and bytes per step

@@ -154,6 +154,7 @@ class Job {
     on_rank_0(rt_.transport(), [&] {
       write_file((in_.run_directory / "plan.json").string(), plan_.json());
       metrics_.emplace(in_.run_directory / "metrics.jsonl", first_step_);
+      out_.train_loss = metrics_->loss_of(first_step_);  // that of a run with nothing left to train
     });
     if (in_.say && rt_.rank() == 0 && needs_messages(plan_.data().hosts, rt_.transport().hosts()))
       in_.say(

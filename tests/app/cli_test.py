@@ -940,6 +940,14 @@ def closed_pipe():
         os.close(read)
         assert subprocess.run([MOTLEY, *words], cwd=room.path, stdout=write, stderr=write, check=False).returncode == code, words
         os.close(write)
+    # Standard streams that are closed: no file of the program's own takes their numbers.
+    room.write("train.json", job(2, [4, 2], max_steps=3))
+    for closed, code in [((1, 2), 74), ((0, 2), 0)]:
+        process = subprocess.Popen([MOTLEY, "train", "train.json", "--run-dir", "run", "--overwrite"], cwd=room.path, env=room.env,
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                   preexec_fn=lambda closed=closed: [os.close(fd) for fd in closed])
+        assert process.wait(timeout=LIMIT) == code, (closed, process.returncode)
+        assert room.json("run/run.json")["status"] == "done", closed
 
 
 def full_pipes():
