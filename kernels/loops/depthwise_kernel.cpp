@@ -81,13 +81,7 @@ class DepthwiseKernel final : public Kernel {
     out_row_ = (data ? e.w : e.q) * channels_, out_image_ = (data ? e.h : e.p) * out_row_;
     set_rows(data ? axis_of_dx(spec, 0) : axis_of_y(spec, 0), data ? axis_of_dx(spec, 1) : axis_of_y(spec, 1));
     threads_ = out_image_ * e.n * taps_ >= kWorthAThread ? threads : 1;
-    if (spec.epilogue.code.empty()) return;
-    KernelSpec row;
-    row.op = KernelOp::map;
-    row.formula = spec.epilogue;
-    row.extents = {out_row_};
-    row.operands = {{DType::f32, {1}}, {DType::f32, {1}}};
-    epilogue_ = own_kernel(row, loops, 1);
+    if (!spec.epilogue.code.empty()) epilogue_ = own_kernel(epilogue_of(spec, out_row_), loops, 1);
   }
   std::string implementation() const override { return std::string("motley:") + loops_.name; }
   std::size_t workspace_bytes() const override {
@@ -107,18 +101,18 @@ class DepthwiseKernel final : public Kernel {
       for (Index i = begin; i < end; i++) {
         const Row& row = rows_[static_cast<std::size_t>(i % rows)];
         float* out = result + i / rows * out_image_ + i % rows * out_row_;
-        loops_.depthwise_row(row.loop, at(0) + i / rows * in_image_ + row.in, weights, bias, out);
+        loops_.depthwise_row(*row.loop, at(0) + i / rows * in_image_ + row.in, weights, bias, out);
         if (epilogue_) epilogue_->run(std::array<void*, 2>{out, out}, nullptr);
       }
     });
   }
 
  private:
-  // A row of the result: its loop, and the input row that tap offsets are relative to.
+  // A row of the result.
   struct Row {
-    DepthwiseRow loop{};
-    Index in = 0;
-    Index alike = 1;  // consecutive rows with the same taps, from this one on
+    const DepthwiseRow* loop = nullptr;
+    Index in = 0;         // input row that the taps' offsets are relative to
+    Index same_taps = 1;  // consecutive rows that read with the same taps, from this one on
   };
 
   Index padded_channels() const { return (channels_ + kMostLanes - 1) / kMostLanes * kMostLanes; }
@@ -137,27 +131,26 @@ class DepthwiseKernel final : public Kernel {
       segments_[i] = {col.count, col.in_first * channels_, col.out_first * channels_, tables_[i].data(),
                       static_cast<Index>(tables_[i].size())};
     }
+    loop_of_run_.resize(rows.runs.size());
     rows_.resize(static_cast<std::size_t>(out_image_ / out_row_));
     for (std::size_t i = 0; i < rows.runs.size(); i++) {
       const AxisRun& run = rows.runs[i];
       Index last = 0;
       for (const AxisTap& tap : run.taps) last = std::max(last, tap.in);
-      for (Index k = 0; k < run.count; k++) {
-        Row& row = rows_[static_cast<std::size_t>(run.out_first + k * rows.out_step)];
-        row.in = (run.in_first + k * rows.in_step) * in_row_;
-        row.alike = run.count - k;
-        row.loop = {.channels = channels_,
-                    .in_step = cols.in_step * channels_,
-                    .out_step = cols.out_step * channels_,
-                    .in_row = rows.in_step * in_row_,
-                    .out_row = out_row_,
-                    .segments = &segments_[i * cols.runs.size()],
-                    .segment_count = static_cast<Index>(cols.runs.size()),
-                    .accumulate = spec_.accumulate,
-                    .ahead = run.taps.empty() ? 0 : (last + 1) * in_row_,
-                    .ahead_rows = run.taps.empty() ? 0 : rows.in_step,
-                    .ahead_step = in_row_};
-      }
+      loop_of_run_[i] = {.channels = channels_,
+                         .in_step = cols.in_step * channels_,
+                         .out_step = cols.out_step * channels_,
+                         .in_row = rows.in_step * in_row_,
+                         .out_row = out_row_,
+                         .segments = &segments_[i * cols.runs.size()],
+                         .segment_count = static_cast<Index>(cols.runs.size()),
+                         .accumulate = spec_.accumulate,
+                         .ahead = run.taps.empty() ? 0 : (last + 1) * in_row_,
+                         .ahead_rows = run.taps.empty() ? 0 : rows.in_step,
+                         .ahead_step = in_row_};
+      for (Index k = 0; k < run.count; k++)
+        rows_[static_cast<std::size_t>(run.out_first + k * rows.out_step)] = {
+            &loop_of_run_[i], (run.in_first + k * rows.in_step) * in_row_, run.count - k};
     }
   }
 
@@ -170,8 +163,8 @@ class DepthwiseKernel final : public Kernel {
       for (Index n = 0; n < spec_.roles.n; n++)
         for (Index p = 0; p < rows;) {
           const Row& row = rows_[static_cast<std::size_t>(p)];
-          const Index together = std::clamp<Index>(kTogether * channels_ / out_row_, 1, row.alike);
-          DepthwiseRow loop = row.loop;
+          const Index together = std::clamp<Index>(kTogether * channels_ / out_row_, 1, row.same_taps);
+          DepthwiseRow loop = *row.loop;
           loop.channels = count;
           loops_.depthwise_filter_rows(loop, together, x + n * in_image_ + row.in + first,
                                        dy + n * out_image_ + p * out_row_ + first, totals + first);
@@ -189,6 +182,7 @@ class DepthwiseKernel final : public Kernel {
   int threads_ = 1;
   std::vector<std::vector<DepthwiseTap>> tables_{};  // [row run x column run]
   std::vector<DepthwiseSegment> segments_{};         // the same
+  std::vector<DepthwiseRow> loop_of_run_{};          // [row run]
   std::vector<Row> rows_{};
   std::unique_ptr<Kernel> epilogue_{};
 };

@@ -216,15 +216,20 @@ KernelSpec without_epilogue(KernelSpec spec) {
   return spec;
 }
 
-std::unique_ptr<Kernel> then_epilogue(std::unique_ptr<Kernel> contraction, const KernelSpec& spec, const Loops& loops,
-                                      int threads) {
-  if (spec.epilogue.code.empty()) return contraction;
+KernelSpec epilogue_of(const KernelSpec& spec, Index elements) {
   KernelSpec map;
   map.op = KernelOp::map;
   map.formula = spec.epilogue;
+  map.extents = {elements};
+  map.operands = {{DType::f32, {1}}, {operands_of(spec).back().dtype, {1}}};
+  return map;
+}
+
+std::unique_ptr<Kernel> then_epilogue(std::unique_ptr<Kernel> contraction, const KernelSpec& spec, const Loops& loops,
+                                      int threads) {
+  if (spec.epilogue.code.empty()) return contraction;
   const OperandUse result = operands_of(spec).back();
-  map.extents = {result.elements};
-  map.operands = {{DType::f32, {1}}, {result.dtype, {1}}};
+  const KernelSpec map = epilogue_of(spec, result.elements);
   const std::size_t between = result.dtype == DType::f32 ? 0 : static_cast<std::size_t>(result.elements) * sizeof(float);
   return std::make_unique<ThenEpilogue>(std::move(contraction), std::make_unique<MapKernel>(map, loops, threads), between);
 }

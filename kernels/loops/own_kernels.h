@@ -14,6 +14,8 @@ bool supports(const KernelSpec& spec);  // whether own_kernel() can make it
 std::unique_ptr<Kernel> own_kernel(const KernelSpec& spec, const Loops& loops, int threads);
 // The spec that makes the epilogue's operand, in f32.
 KernelSpec without_epilogue(KernelSpec spec);
+// The map that applies the epilogue to so many elements of its operand in f32.
+KernelSpec epilogue_of(const KernelSpec& spec, Index elements);
 // The kernel of without_epilogue(spec), followed by the epilogue. Not for adding to a bf16 result.
 std::unique_ptr<Kernel> then_epilogue(std::unique_ptr<Kernel> contraction, const KernelSpec& spec, const Loops& loops, int threads);
 

@@ -50,6 +50,16 @@ double apart(const Image& got, const Image& expected) {
   return out;
 }
 
+// Integers for the operands that the kernel reads.
+std::vector<Image> from_minus_5_to_5(const KernelSpec& spec) {
+  std::vector<Image> images;
+  for (const OperandUse& use : operands_of(spec)) {
+    Image& image = images.emplace_back();
+    for (Index i = 0; use.read && i < use.elements; i++) image.push_back(static_cast<double>(i * 7 % 11 - 5));
+  }
+  return images;
+}
+
 }  // namespace
 
 TEST_CASE("CPU backend: an unknown ISA is refused") {
@@ -364,11 +374,7 @@ TEST_CASE("CPU backend: convolutions of many channels are exact in every format"
         spec.padding = {1, 1, 1, 1};
         spec.x_format = spec.y_format = format;
         spec.w_format = size == 4 ? Format::plain : Format::channels_last;
-        std::vector<Image> images;
-        for (const OperandUse& use : operands_of(spec)) {
-          Image& image = images.emplace_back();
-          for (Index i = 0; use.read && i < use.elements; i++) image.push_back(static_cast<double>(i * 7 % 11 - 5));
-        }
+        const std::vector<Image> images = from_minus_5_to_5(spec);
         KernelSpec truth = spec;
         truth.dtype = DType::f64;
         INFO(summary(spec) << " by " << backend->compile(spec)->implementation());
@@ -401,11 +407,7 @@ TEST_CASE("CPU backend: depthwise convolutions are exact, and by our own loops t
           spec.bias = pass == PassKind::forward && channels == 21;
           spec.accumulate = pass == PassKind::forward && stride == 2;
           if (pass == PassKind::forward && stride == 1) spec.epilogue = formula({select(operand(0) < 0.0, 0.0, operand(0))});
-          std::vector<Image> images;
-          for (const OperandUse& use : operands_of(spec)) {
-            Image& image = images.emplace_back();
-            for (Index i = 0; use.read && i < use.elements; i++) image.push_back(static_cast<double>(i * 7 % 11 - 5));
-          }
+          std::vector<Image> images = from_minus_5_to_5(spec);
           KernelSpec truth = spec;
           truth.dtype = DType::f64;
           const std::string by = one->compile(spec)->implementation();
@@ -431,11 +433,9 @@ TEST_CASE("CPU backend: attention has no memory for all scores, and the same bit
     spec.causal = true;
     spec.origin = {0, 0};
     spec.made = pass == PassKind::forward ? 3 : 7;
-    std::vector<Image> images;
-    for (const OperandUse& use : operands_of(spec)) {
-      Image& image = images.emplace_back();
-      for (Index i = 0; use.read && i < use.elements; i++) image.push_back(static_cast<double>(i * 7 % 11 - 5) / 8);
-    }
+    std::vector<Image> images = from_minus_5_to_5(spec);
+    for (Image& image : images)
+      for (double& value : image) value /= 8;
     CHECK(run_kernel(*one, spec, images) == run_kernel(*three, spec, images));
     const auto workspace = [&](Index positions) {
       spec.roles.n = spec.roles.f = positions;
