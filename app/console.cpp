@@ -39,6 +39,13 @@ std::size_t columns() {
   return given > 10 ? static_cast<std::size_t>(given) : 80;
 }
 
+// Control characters, as in a file's name, are blanks: a terminal would act on them.
+std::string without_controls(std::string text) {
+  for (char& c : text)
+    if ((static_cast<unsigned char>(c) < 32 && c != '\n' && c != '\r' && c != '\t') || c == 127) c = ' ';
+  return text;
+}
+
 // If the reader does not read, output waits for it until a stop is requested.
 bool stopped() {
   return signals_so_far() > 0 || HeldSignals::stop_is_waiting();
@@ -88,7 +95,7 @@ void Console::progress_done() {
 
 void print_error(const std::string& text) {
   Outlet to(STDERR_FILENO);
-  to.add(text);
+  to.add(without_controls(text));
   to.finish(stopped);
 }
 

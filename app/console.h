@@ -32,7 +32,8 @@ class Console {
   Clock::time_point next_{};
 };
 
-// To stderr, unchanged. If the reader has stopped reading it waits, as print_result() does, until a stop is requested.
+// To stderr, control characters other than \n, \r and \t as blanks. If the reader has stopped reading it waits, as print_result()
+// does, until a stop is requested.
 void print_error(const std::string& text);
 // Prints the whole result. Error(io).
 void print_result(const std::string& text);

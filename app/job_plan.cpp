@@ -81,10 +81,9 @@ fs::path profile_path(const Job& job) {
   if (cache.empty()) return {};
   std::array<char, 65> host{};
   if (gethostname(host.data(), host.size() - 1) != 0) return {};
-  fs::path made = fs::absolute(cache);  // the existing part of its path
-  std::error_code unseen;               // if a directory cannot be read, nothing is kept
-  while (!fs::exists(made, unseen) && made.has_relative_path()) made = made.parent_path();
-  if (access(made.c_str(), W_OK) != 0) return {};  // measured, but not kept
+  std::error_code failed;
+  fs::create_directories(cache, failed);
+  if (failed || access(cache.c_str(), W_OK) != 0) return {};  // measured, but not kept
   return cache / fmt::format("profile-{:016x}.json", hash_bytes(std::string(host.data()) + to_text(to_json(job.mesh))));
 }
 

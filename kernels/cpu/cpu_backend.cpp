@@ -115,12 +115,20 @@ class CpuBackend final : public Backend {
     if (spec.op == KernelOp::dense) return std::min({e.g, e.n, e.c, e.f}) > 0;
     return spec.op == KernelOp::conv2d && std::min({e.g, e.n, e.c, e.h, e.w, e.f, e.r, e.s, e.p, e.q}) > 0;
   }
-  // bench/kernels --depthwise, the gradient of weights, batch 8, oneDNN 2.6.3 and our own loops, ms: AVX2 56x56, 144 channels, 3x3
-  // 7.5 and 5.6; 28x28, 64 channels, 5x5 4.6 and 1.6; 56x56, 96 channels, 7x7 41 and 11; but 7x7, 960 channels, 3x3 0.77 and 0.96.
-  // SSE4.1: 12.6 and 8.0, 13.9 and 1.5, 163 and 17, 0.98 and 1.19. Forward and the gradient of x: oneDNN is as fast or faster.
-  static bool own_is_faster(const KernelSpec& depthwise) {
+  // By bench/kernels --depthwise (AMD Zen 5, from memory, batch 8; bench/RESULTS.md has the table): where images are large, our own
+  // loops take 0.4 to 0.7 of oneDNN's time for the gradient of x, 0.4 to 0.9 for that of the weights (1.03 to 1.07 with AVX-512 and
+  // stride 2), 0.6 to 0.7 forward with stride 1. With stride 2 or large windows oneDNN is as fast or faster forward, except that
+  // with SSE4.1 it takes twice as long with stride 2.
+  bool own_is_faster(const KernelSpec& depthwise) const {
     const Roles& e = depthwise.roles;
-    return depthwise.pass == PassKind::backward_filter && (e.r * e.s > 9 || e.p * e.q > 256);
+    const bool sse41 = vendor_.loops->simd == Simd::sse41, small_window = e.r * e.s <= 9;
+    const auto large = [](Index rows, Index cols) { return rows * cols > 256; };
+    switch (depthwise.pass) {
+      case PassKind::forward: return large(e.p, e.q) && small_window && (depthwise.stride == KernelSpec{}.stride) != sse41;
+      case PassKind::backward_data: return large(e.h, e.w) || !sse41;
+      case PassKind::backward_filter: return large(e.p, e.q) || !small_window;
+    }
+    return false;
   }
   std::unique_ptr<Kernel> kernel(const KernelSpec& spec) const {
     if (spec.op == KernelOp::attention) return eigen::attention(spec, *vendor_.loops, threads_);

@@ -108,10 +108,11 @@ class Header {
     while (!is(')')) {
       Index n = 0;
       const std::size_t begin = at_;
-      for (; at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9' && at_ - begin < 16; at_++)
-        n = 10 * n + (text_[at_] - '0');
+      bool fits = true;
+      for (; at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9'; at_++)
+        fits = fits && !__builtin_mul_overflow(n, 10, &n) && !__builtin_add_overflow(n, text_[at_] - '0', &n);
       if (at_ == begin) damaged("expected an extent");
-      if (__builtin_mul_overflow(elements, n, &elements)) damaged("more elements than a file can hold");
+      if (!fits || __builtin_mul_overflow(elements, n, &elements)) damaged("more elements than a file can hold");
       extents.push_back(n);
       if (!is(')')) expect(',');
     }

@@ -238,7 +238,7 @@ ModelSpec read_zoo(Reader& r, const Json& j, VersionKey version) {
     else if (tokens && (input.dims.size() != 2 || input.dtype != DType::i32))
       wrong("expected integers with two dims, as { \"tokens\": { \"dtype\": \"i32\", \"batch\": 8, \"positions\": 128 } }");
     else if (!tokens && (input.dims.size() != 4 || input.dtype != DType::f32))
-      wrong("expected images: four dims, as { \"batch\": 32, \"channels\": 3, \"rows\": 224, \"cols\": 224 }");
+      wrong("expected images: four dims, as { \"image\": { \"batch\": 32, \"channels\": 3, \"rows\": 224, \"cols\": 224 } }");
     for (const char* key : {"layers", "heads"})
       if (const Json* given = j.find(key); given != nullptr && !is_transformer(zoo.choice.network))
         r.in(key, [&] {
