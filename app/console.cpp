@@ -14,6 +14,7 @@
 #include "app/outlet.h"
 #include "app/run_directory.h"
 #include "base/json.h"
+#include "base/utf8.h"
 
 namespace motley {
 
@@ -37,13 +38,6 @@ std::size_t columns() {
   if (winsize size{}; ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
   const int given = std::atoi(variable("COLUMNS").c_str());
   return given > 10 ? static_cast<std::size_t>(given) : 80;
-}
-
-// Control characters, as in a file's name, are blanks: a terminal would act on them.
-std::string without_controls(std::string text) {
-  for (char& c : text)
-    if ((static_cast<unsigned char>(c) < 32 && c != '\n' && c != '\r' && c != '\t') || c == 127) c = ' ';
-  return text;
 }
 
 // If the reader does not read, output waits for it until a stop is requested.
@@ -95,7 +89,7 @@ void Console::progress_done() {
 
 void print_error(const std::string& text) {
   Outlet to(STDERR_FILENO);
-  to.add(without_controls(text));
+  to.add(lines_of(text));
   to.finish(stopped);
 }
 

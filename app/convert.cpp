@@ -33,14 +33,14 @@ int convert(const Options& options) {
   Console console(options, Console::Voice::speaks);
   const fs::path out = options.files.at(1);
   const auto in = open_weights(options.files.at(0));
-  const bool trains = !out.has_extension();  // a checkpoint, from which training continues: without a file's counters (I64)
+  const bool trains = !out.has_extension();  // a checkpoint, from which training continues: without counters, masks
   std::vector<StoredTensor> tensors;
   std::vector<int> which;
   Index elements = 0;
   int widened = 0, left_out = 0;
   for (std::size_t i = 0; i < in->tensors().size(); i++) {
     StoredTensor t = in->tensors()[i];
-    if (trains && t.dtype == "I64") {
+    if (bytes_of_dtype(t.dtype) == 0 || (trains && t.dtype.starts_with("I"))) {
       left_out++;
       continue;
     }
@@ -56,8 +56,8 @@ int convert(const Options& options) {
   for (const int i : which) writer->add(in->read(i));
   writer->finish();
   if (left_out > 0)
-    console.say(LogLevel::info, fmt::format("note: without the integers (I64) of the file, such as num_batches_tracked ({}): a "
-                                            "checkpoint has what is trained",
+    console.say(LogLevel::info, fmt::format("note: without {} tensors of the file that hold no real numbers, such as "
+                                            "num_batches_tracked or masks",
                                             left_out));
   if (widened > 0) console.say(LogLevel::info, fmt::format("note: {} tensors of 16-bit floats are written as F32", widened));
   print_result(fmt::format("{}: {} tensors, {} elements\n", out.string(), tensors.size(), elements));

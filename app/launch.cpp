@@ -437,6 +437,9 @@ Outcome Launch::outcome() const {
   // SIGPIPE: mpiexec failed because of a rank's death.
   if (!killed_mpiexec_ && WIFSIGNALED(status_) && WTERMSIG(status_) != SIGPIPE)
     return {kHung, -1, "mpiexec was ended by signal " + std::to_string(WTERMSIG(status_)), false};
+  if (std::error_code ignored; !std::filesystem::exists(records_, ignored))
+    return {static_cast<int>(Exit::io), -1,
+            records_.parent_path().string() + " was removed or renamed while the ranks ran: how they ended is not known", false};
   if (const auto dead = first_dead(); !dead.empty())
     return {kHung, dead.size() == 1 ? static_cast<int>(dead[0]) : -1, obituary(), false};
   if (worst.code > 0) return worst;

@@ -289,8 +289,6 @@ void eval_ranks(Runtime& rt, const Task& task) {
   const Datasets data = data_of(task.job, model);
   const Loaded net = loaded(rt, task);
   const Evaluation test = evaluate(rt, *net.predictor, data.test, evaluation_of(task.job.model, model));
-  if (rt.rank() == 0 && !std::isfinite(test.mean_loss))
-    task.console.say(LogLevel::warning, "warning: the loss is not finite: weights or samples contain values that are not finite");
   Json out;
   out.set("loss", test.mean_loss)
       .set("accuracy", test.accuracy ? Json(*test.accuracy) : Json(nullptr))
@@ -299,6 +297,8 @@ void eval_ranks(Runtime& rt, const Task& task) {
   rt.print(task.options.form == Form::json
                ? to_text(out)
                : fmt::format("loss      {:.6g}\n{}samples   {}", test.mean_loss, accuracy, test.samples));
+  if (!std::isfinite(test.mean_loss))
+    throw Error(Exit::internal, "the loss is not finite: weights or samples contain values that are not finite, or too large ones");
 }
 
 std::map<std::string, std::filesystem::path> input_files(const Options& options, const ModelSpec& model) {
@@ -349,6 +349,14 @@ void predict_ranks(Runtime& rt, const Task& task) {
       write_npy(options.output, out.extents, std::vector<float>(out.values.begin(), out.values.end()));
   });
   rt.print(fmt::format("{}: [{}]", options.output.string(), fmt::join(out.extents, ", ")));
+  on_rank_0(rt.transport(), [&] {
+    const auto bad = std::count_if(out.values.begin(), out.values.end(), [](double v) { return !std::isfinite(v); });
+    if (bad > 0)
+      throw Error(Exit::internal,
+                  fmt::format("{} of {} values are not finite: weights contain values that are not finite, or too large "
+                              "ones",
+                              bad, out.values.size()));
+  });
 }
 
 void verify_ranks(Runtime& rt, const Task& task) {

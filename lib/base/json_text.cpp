@@ -150,6 +150,8 @@ std::string read_file(const std::string& path) {
     throw UserError(path + " is a folder; expected a file" + (run ? ", for instance its run.json or plan.json" : ""),
                     Exit::missing);
   }
+  if (std::filesystem::is_fifo(path, failed))  // nothing may ever be written into it, and files are read more than once
+    throw UserError(path + " is a pipe; expected a file", Exit::missing);
   std::ifstream file(path, std::ios::binary);
   if (!file)
     throw UserError((errno == ENOENT ? "no file " + path : "cannot read " + path + ": " + std::strerror(errno)), Exit::missing);
@@ -158,7 +160,7 @@ std::string read_file(const std::string& path) {
   std::vector<char> piece(std::size_t{1} << 16);
   while (file.read(piece.data(), static_cast<std::streamsize>(piece.size())) || file.gcount() > 0) {
     text.append(piece.data(), static_cast<std::size_t>(file.gcount()));
-    if (text.size() > kMost) throw too_large();  // for example a pipe
+    if (text.size() > kMost) throw too_large();  // for example a device
   }
   if (file.bad()) throw UserError("cannot read " + path + ": " + std::strerror(errno), Exit::missing);
   return text;

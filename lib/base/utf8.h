@@ -39,20 +39,41 @@ inline std::size_t characters(std::string_view text, std::size_t begin, std::siz
   return count;
 }
 
-// The text with control characters as blanks (a terminal would act on them) and bytes that are not valid UTF-8 as `?`.
+// Whether a terminal acts on the character of n bytes at i: the control characters, and those that change the direction of text.
+inline bool is_control(std::string_view text, std::size_t i, std::size_t n) {
+  const auto byte = [&](std::size_t k) { return static_cast<unsigned>(static_cast<unsigned char>(text[i + k])); };
+  if (n == 2) return byte(0) == 0xC2 && byte(1) < 0xA0;
+  if (n != 3) return n == 1 && (byte(0) < 32 || byte(0) == 127);
+  const unsigned last = byte(2);
+  if (byte(0) != 0xE2) return false;
+  return byte(1) == 0x80 ? last == 0x8E || last == 0x8F || (last >= 0xAA && last <= 0xAE)
+                         : byte(1) == 0x81 && last >= 0xA6 && last <= 0xA9;
+}
+
+// The text with control characters as blanks and bytes that are not valid UTF-8 as `?`.
 inline std::string printable(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size();) {
     const std::size_t n = utf8_length(text, i);
-    const unsigned first = static_cast<unsigned char>(text[i]);
-    const bool control = first < 32 || first == 127 || (first == 0xC2 && n == 2 && static_cast<unsigned char>(text[i + 1]) < 0xA0);
     if (n == 0)
       out += '?';
-    else if (control)
+    else if (is_control(text, i, n))
       out += ' ';
     else
       out += text.substr(i, n);
     i += n == 0 ? 1 : n;
+  }
+  return out;
+}
+
+// Lines for a terminal: other control characters than ends of lines and tabs, as in a file's name, are blanks.
+inline std::string lines_of(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t n = utf8_length(text, i), length = n == 0 ? 1 : n;
+    const bool stays = text[i] == '\n' || text[i] == '\r' || text[i] == '\t' || !is_control(text, i, n);
+    out += stays ? text.substr(i, length) : std::string_view(" ");
+    i += length;
   }
   return out;
 }

@@ -227,6 +227,12 @@ void check_changes(Reader& r, const Json& tree, const DataOptions& data, const S
   if (data.augment.any() && extents.size() < 2)
     complain_below(r, tree, "/augment",
                    "augmentation needs images: the model's input has no rows and columns; leave \"augment\" out");
+  if (data.augment.crop_padding > 0 && extents.size() >= 2)
+    if (const Index least = std::min(extents[extents.size() - 2], extents.back()); data.augment.crop_padding >= least)
+      complain_below(r, tree, "/augment/crop_padding",
+                     std::to_string(data.augment.crop_padding) + " pixels around images of " +
+                         std::to_string(extents[extents.size() - 2]) + " x " + std::to_string(extents.back()) +
+                         ": some crops would have nothing of the image; expected less than " + std::to_string(least));
   const bool own_labels = data.kind == DataKind::npy || data.kind == DataKind::synthetic;  // each element's; else one for all
   if (data.augment.any() && own_labels && expected.label_extents.size() >= 2) {
     if (!expected.label_per_pixel)

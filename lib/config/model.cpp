@@ -62,10 +62,10 @@ class Builder {
     for (const InputSpec& input : spec_.inputs)
       if (first || input.name != spec_.loss.labels) add_input(input);
     for (std::size_t i = 0; i < spec_.layers.size(); i++) add_layer(i);
-    for (const InputSpec& input : spec_.inputs)  // labels may have sizes that result from windows
-      if (!first && input.name == spec_.loss.labels) add_input(input);
+    for (const InputSpec& input : spec_.inputs)  // labels may have sizes that result from windows, if all of these are known
+      if (!first && !failed_ && input.name == spec_.loss.labels) add_input(input);
     const bool whole = !spec_.inputs.empty() && !spec_.layers.empty() && spec_.loss.whole();
-    if (whole && tensors_.contains(spec_.layers.back().name)) {
+    if (whole && tensors_.contains(spec_.layers.back().name) && (!are_labels_declared() || tensors_.contains(spec_.loss.labels))) {
       model_.logits = tensors_.at(spec_.layers.back().name);
       model_.whole = attempt(spec_.loss.has_classes() ? "/loss/over" : "/loss/op", [&] { add_loss(); }) && !failed_;
     }

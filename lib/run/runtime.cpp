@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/utf8.h"
 #include "mesh/control.h"
 #include "mesh/mpi_session.h"
 #include "run/agreed.h"
@@ -100,7 +101,7 @@ Ending guarded(const std::function<void()>& body) {
 }
 
 void say(const std::string& text) {
-  if (std::fputs((text + "\n").c_str(), stderr) < 0) return;  // nothing reads stderr
+  if (std::fputs((lines_of(text) + "\n").c_str(), stderr) < 0) return;  // nothing reads stderr
 }
 
 std::string named(const std::string& rank, const std::string& text) {

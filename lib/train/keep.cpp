@@ -5,8 +5,10 @@
 #include <motley/error.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <set>
+#include <unordered_map>
 
 #include "base/at.h"
 #include "graph/update_form.h"
@@ -79,32 +81,38 @@ std::vector<NamedShape> shapes_of(const std::vector<StoredTensor>& tensors) {
 }  // namespace
 
 std::string differences(const std::vector<NamedShape>& state, const std::vector<NamedShape>& file) {
-  const auto named = [](const std::vector<NamedShape>& list, const std::string& name) {
-    return std::find_if(list.begin(), list.end(), [&](const NamedShape& one) { return one.name == name; });
-  };
-  const auto others = [&](const std::vector<NamedShape>& list, const std::vector<NamedShape>& than) {
-    std::vector<std::string> out;
-    for (const NamedShape& one : list)
-      if (named(than, one.name) == than.end()) out.push_back(one.name);
+  using ByName = std::unordered_map<std::string, const std::vector<Index>*>;
+  const auto by_name = [](const std::vector<NamedShape>& list) {
+    ByName out;
+    for (const NamedShape& one : list) out.emplace(one.name, &one.extents);
     return out;
   };
-  const std::vector<std::string> missing = others(state, file), besides = others(file, state);
+  const ByName in_state = by_name(state), in_file = by_name(file);
+  const auto others = [](const std::vector<NamedShape>& list, const ByName& than) {
+    std::vector<std::string> out;
+    for (const NamedShape& one : list)
+      if (!than.contains(one.name)) out.push_back(one.name);
+    return out;
+  };
+  const std::vector<std::string> missing = others(state, in_file), besides = others(file, in_state);
+  constexpr std::size_t kMost = 20;
+  std::size_t count = 0;
+  std::string out;
+  const auto add = [&](const auto& line) {  // makes only those that are shown
+    if (count++ < kMost) out += "\n  " + line();
+  };
   const auto meant = [](const std::string& name, const std::vector<std::string>& list) {
     const std::string found = probably_meant(name, list);
     return found.empty() ? "" : "; did you mean " + shown(found) + "?";
   };
-  std::vector<std::string> lines;
   for (const std::string& name : missing)
-    lines.push_back(shown(name) + " " + to_text(named(state, name)->extents) + " is missing" + meant(name, besides));
+    add([&] { return shown(name) + " " + to_text(*in_state.at(name)) + " is missing" + meant(name, besides); });
   for (const std::string& name : besides)
-    lines.push_back(shown(name) + " " + to_text(named(file, name)->extents) + " is not in the network" + meant(name, missing));
+    add([&] { return shown(name) + " " + to_text(*in_file.at(name)) + " is not in the network" + meant(name, missing); });
   for (const NamedShape& one : state)
-    if (const auto its = named(file, one.name); its != file.end() && its->extents != one.extents)
-      lines.push_back(fmt::format("{}: {}, expected {}", shown(one.name), to_text(its->extents), to_text(one.extents)));
-  constexpr std::size_t kMost = 20;
-  std::string out;
-  for (std::size_t i = 0; i < std::min(kMost, lines.size()); i++) out += "\n  " + lines[i];
-  return lines.size() <= kMost ? out : out + fmt::format("\n  and {} more", lines.size() - kMost);
+    if (const auto its = in_file.find(one.name); its != in_file.end() && *its->second != one.extents)
+      add([&] { return fmt::format("{}: {}, expected {}", shown(one.name), to_text(*its->second), to_text(one.extents)); });
+  return count <= kMost ? out : out + fmt::format("\n  and {} more", count - kMost);
 }
 
 void save_weights(Runtime& rt, const State& state, const fs::path& path) {
@@ -147,20 +155,29 @@ void load_weights(Runtime& rt, State& state, const fs::path& path) {
       auto values = file->read_boxes(tensor, boxes, extents_of(e.shape));
       std::vector<BoxValues> out;
       for (std::size_t b = 0; b < boxes.size(); b++) out.push_back({boxes[b], std::move(values[b])});
-      use(e.name, out);
+      use(e, out);
     }
+  };
+  // What is fused may hide them: the greater of 0 and a NaN is 0 in some libraries.
+  const auto require_finite = [&](const StateEntry& e, const std::vector<BoxValues>& all) {
+    for (const BoxValues& values : all)
+      for (const double v : values.values)
+        if (!std::isfinite(e.dtype == DType::f64 ? v : static_cast<double>(static_cast<float>(v))))
+          throw UserError(fmt::format("{}: {} has a value, {}, that is not finite{}", path.string(), shown(e.name), v,
+                                      std::isfinite(v) ? " in " + to_string(e.dtype) : ""),
+                          Exit::data);
   };
   agreed(rt.transport(), [&] {
     const std::vector<StoredTensor> wanted = tensors_of(state);
     file = in_own_names(open_weights(path), wanted);
     if (const std::string wrong = differences(shapes_of(wanted), shapes_of(file->tensors())); !wrong.empty())
       throw UserError(file->name() + ": its tensors are not those of the network:" + wrong, Exit::data);
-    each([](const std::string&, const std::vector<BoxValues>&) {});  // damaged values are found before any are overwritten
+    each(require_finite);  // damaged values are found before any are overwritten
   });
   agreed(rt.transport(), [&] {
-    each([&](const std::string& name, const std::vector<BoxValues>& values) {
-      state.set_shard(name, values);
-      if (state.has(name, kAverage)) state.set_shard(name, values, kAverage);
+    each([&](const StateEntry& e, const std::vector<BoxValues>& values) {
+      state.set_shard(e.name, values);
+      if (state.has(e.name, kAverage)) state.set_shard(e.name, values, kAverage);
     });
   });
 }

@@ -49,8 +49,8 @@ struct VerifyReport {
   Difference nudged{};     // of the unsharded f64 run with parameters changed by at most 2^-45; looked for where f64 is beyond it
   bool exact() const;      // what ok() asks of f64
   // f64 <= 1e-11, or 4 times `nudged`, at most 1e-7 (losses and weights: unless parameters drift); f32 <= 1e-5 (loss, logits) and
-  // 1e-4 (gradients, weights), or 4 times `alone`, but for weights at most 16 times `plain`; in bf16 4 times the larger one. A NaN
-  // is not ok.
+  // 1e-4 (gradients, weights), or 4 times `alone` (in bf16 or `plain`, if that is larger), but for weights at most 16 times
+  // `plain`. A NaN is not ok.
   bool ok() const;
   std::string json() const;
   std::string text() const;

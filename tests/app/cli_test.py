@@ -640,9 +640,9 @@ def continues_from_weights():
     normed["model"]["layers"].insert(1, {"op": "batch_norm", "name": "bn1"})
     room.run("train", room.write("job.json", normed), "--run-dir", "run")
     tensors = safetensors(room.path / "run/weights.safetensors")
-    counted = tensors | {"bn1.num_batches_tracked": ("I64", [], (7).to_bytes(8, "little"))}
+    counted = tensors | {"bn1.num_batches_tracked": ("I64", [], (7).to_bytes(8, "little")), "mask": ("BOOL", [2], b"\1\0")}
     write_safetensors(room.path / "counted.safetensors", counted)
-    has(room.run("convert", "counted.safetensors", "start").err, "note: without the integers (I64) of the file, such as num_batches_tracked (1)")
+    has(room.run("convert", "counted.safetensors", "start").err, "note: without 2 tensors of the file that hold no real numbers")
     room.run("convert", "counted.safetensors", "copy.npz")
     room.run("train", "job.json", "--resume", "start", "--run-dir", "tuned")
     assert room.json("tuned/run.json")["steps"] == 20
@@ -690,6 +690,14 @@ def keeps_weights():
     predict = ("predict", "job.json", "--weights", "run", "--input", "x.npy", "-o")
     room.run(*predict, "link.npy")
     assert (room.path / "link.npy").is_symlink() and npy((room.path / "y.npy").read_bytes())[1] == [1, 4]
+    name, (dtype, shape, raw) = next(iter(tensors.items()))
+    write_safetensors(room.path / "nan.safetensors", tensors | {name: (dtype, shape, struct.pack("<f", float("nan")) + raw[4:])})
+    for words in [("eval",), ("predict", "--input", "x.npy", "-o", "nan.npy")]:
+        has(room.run(*words, "job.json", "--weights", "nan.safetensors", code=65).err, f'"{name}" has a value, nan, that is not finite')
+    huge = {n: (d, s, raw if "bias" in n else struct.pack(f"<{len(raw) // 4}f", *[3e38] * (len(raw) // 4))) for n, (d, s, raw) in tensors.items()}
+    write_safetensors(room.path / "huge.safetensors", huge)
+    has(room.run("eval", "job.json", "--weights", "huge.safetensors", code=70).err, "the loss is not finite")
+    has(room.run("predict", "job.json", "--weights", "huge.safetensors", "--input", "x.npy", "-o", "nan.npy", code=70).err, "4 of 4 values are not finite")
     os.mkfifo(room.path / "pipe.npy")
     has(room.run(*predict, "pipe.npy", code=74).err, "pipe.npy: is a pipe or a device")
     has(room.run(*predict, "run/weights.safetensors", code=64).err, "is the file of weights too")
@@ -817,6 +825,7 @@ def own_data():
     refused({**arrays, "normalize": {"mean": [1], "std": [0]}}, 78, "/data/normalize/std/0", "above 0")
     refused({**arrays, "normalize": {"mean": [1], "std": []}}, 78, "/data/normalize/std", "as many numbers as")
     refused({**arrays, "augment": {"crop_padding": -1}}, 78, "/data/augment/crop_padding", "from 0 to")
+    refused({**arrays, "augment": {"crop_padding": 8}}, 78, "/data/augment/crop_padding", "8 pixels around images of 8 x 8", "expected less than 8")
     (room.path / "t.bin").write_bytes(bytes(40))
     refused({"kind": "tokens", "path": "t.bin"}, 78, "/model/inputs/image", 'tokens are integers, one per position; expected "dtype": "i32"')
     refused({"kind": "tokens"}, 78, '"path" is missing')
@@ -1050,11 +1059,13 @@ def resumes():
     assert losses(room, "mpiexec") == losses(room, "full")
     # What is damaged is named, the one before it is taken.
     as_at_16("bad")
-    shutil.copytree(room.path / "full/checkpoints/step-20", room.path / "bad/checkpoints/step-18")
-    shard = room.path / "bad/checkpoints/step-18/rank-1.bin"
+    shutil.copytree(room.path / "full/checkpoints/step-20", room.path / "bad/checkpoints/step-20")
+    shutil.copytree(room.path / "full/checkpoints/step-16", room.path / "bad/checkpoints/step-18")
+    shard = room.path / "bad/checkpoints/step-20/rank-1.bin"
     shard.write_bytes(shard.read_bytes()[:-1] + b"?")
     done = room.run("train", "job.json", "--resume", "bad")
-    has(done.err, "step-18/rank-1.bin: bytes ", "are damaged", "trying the checkpoint before it", "resuming from bad/checkpoints/step-16")
+    has(done.err, "step-20/rank-1.bin: bytes ", "are damaged", "trying the checkpoint before it", "step-18: its manifest is of step 16",
+        "resuming from bad/checkpoints/step-16")
     assert losses(room, "bad") == losses(room, "full") and not (room.path / "bad/checkpoints/step-18").exists()
     as_at_16("worse")
     shard = room.path / "worse/checkpoints/step-16/rank-1.bin"
@@ -1319,6 +1330,19 @@ def stops():
         assert process.returncode == 75, (words, process.returncode)
         assert not (room.path / "new").exists() and not (room.path / "p.json").exists()
     assert not list((room.path / "tmp").iterdir())
+
+
+def run_directory_removed():
+    room = Room()
+    room.write("job.json", job())
+    process = endless(room, "run")
+    shutil.rmtree(room.path / "run", ignore_errors=True)
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=LIMIT)
+    assert process.returncode in (74, 75), (process.returncode, out, err)
+    assert "died" not in err, err
+    os.mkfifo(room.path / "pipe.json")
+    has(room.run("check", "pipe.json", code=66).err, "pipe.json is a pipe; expected a file")
 
 
 def deaths_under_mpiexec():
@@ -1706,7 +1730,7 @@ def other_losses():
     has(room.run("check", room.write("pictures.json", pictures), code=78).err, "/model/loss/op: labels of mnist are classes; expected softmax_cross_entropy")
 
 
-TESTS = [usage, doctor, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, explains, notes, measured_plans, verifies, trains, continues_from_weights, keeps_weights, own_data, several_inputs, stores_in_bf16, sums_with_parameters, names_of_layers, closed_pipe, full_pipes, refuses_weights, resumes, stopped_runs, traces, refusals, stops, deaths, deaths_under_mpiexec, launcher_killed, restarts, stops_while_a_rank_hangs, leaves_out_lost_devices, evaluates_by_epoch, optimizers, other_losses, verifies_inference, progress]
+TESTS = [usage, doctor, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, explains, notes, measured_plans, verifies, trains, continues_from_weights, keeps_weights, own_data, several_inputs, stores_in_bf16, sums_with_parameters, names_of_layers, closed_pipe, full_pipes, refuses_weights, resumes, stopped_runs, traces, refusals, stops, run_directory_removed, deaths, deaths_under_mpiexec, launcher_killed, restarts, stops_while_a_rank_hangs, leaves_out_lost_devices, evaluates_by_epoch, optimizers, other_losses, verifies_inference, progress]
 
 
 def main():

@@ -42,6 +42,7 @@ struct Direction {
 Direction any_direction(Random& random, bool pool) {
   Direction d{};
   d.size = extent(random, {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 14, 17});
+  if (random.one_in(12)) d.size = random.of<Index>({24, 30, 33, 40, 57, 70});
   d.window = random.one_in(60) ? 0 : random.of<Index>({1, 1, 2, 3, 3, 4, 5, 6});
   d.stride = random.of<Index>({1, 1, 1, 2, 2, 3, 4});
   d.dilation = random.one_in(pool ? 10 : 4) ? random.in(2, 3) : 1;
