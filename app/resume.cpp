@@ -71,7 +71,12 @@ std::optional<fs::path> last_good(const fs::path& run, std::vector<std::string>&
   std::vector<std::string> wrong;
   for (const fs::path& checkpoint : all) {
     try {
-      Checkpoint(checkpoint).check_chunks();
+      const Checkpoint its(checkpoint);
+      if (const Index step = its.manifest().step; step != step_of(checkpoint))
+        throw UserError(
+            checkpoint.string() + ": its manifest is of step " + std::to_string(step) + ": a copy of another checkpoint",
+            Exit::data);
+      its.check_chunks();
       return checkpoint;
     } catch (const UserError& e) {
       wrong.emplace_back(e.what());

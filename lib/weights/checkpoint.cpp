@@ -221,8 +221,6 @@ Checkpoint::Checkpoint(fs::path directory) : directory_(std::move(directory)) {
   if (marker.text(0, marker.size()) != hash + "\n") damaged("its manifest is not the one that was marked complete: hash " + hash);
   manifest_ = parse_manifest(file.path().string(), text);
   check_structure(manifest_, file.path().string());
-  if (const auto named = step_of(directory_); named && *named != manifest_.step)
-    damaged(fmt::format("its manifest is of step {}: a copy of another checkpoint; restore its name", manifest_.step));
   for (const StoredFile& f : manifest_.files) {
     if (!fs::exists(fs::symlink_status(directory_ / f.name, ignored))) damaged("its file " + f.name + " is missing");
     if (const InputFile its(directory_ / f.name, Links::refuse); its.size() != f.bytes)
