@@ -115,17 +115,17 @@ class CpuBackend final : public Backend {
     if (spec.op == KernelOp::dense) return std::min({e.g, e.n, e.c, e.f}) > 0;
     return spec.op == KernelOp::conv2d && std::min({e.g, e.n, e.c, e.h, e.w, e.f, e.r, e.s, e.p, e.q}) > 0;
   }
-  // By bench/kernels --depthwise (AMD Zen 5, from memory, batch 8; bench/RESULTS.md has the table): where images are large, our own
-  // loops take 0.4 to 0.7 of oneDNN's time for the gradient of x, 0.4 to 0.9 for that of the weights (1.03 to 1.07 with AVX-512 and
-  // stride 2), 0.6 to 0.7 forward with stride 1. With stride 2 or large windows oneDNN is as fast or faster forward, except that
-  // with SSE4.1 it takes twice as long with stride 2.
+  // By bench/kernels --depthwise (AMD Zen 5, batch 8; bench/RESULTS.md has the table): where images are large, our own loops take
+  // 0.1 to 0.9 of oneDNN's time, at most 1.12. Forward with a large window oneDNN is as fast or faster, and so it is with AVX-512
+  // and a stride, and with SSE4.1 without one.
   bool own_is_faster(const KernelSpec& depthwise) const {
     const Roles& e = depthwise.roles;
-    const bool sse41 = vendor_.loops->simd == Simd::sse41, small_window = e.r * e.s <= 9;
+    const Simd simd = vendor_.loops->simd;
+    const bool small_window = e.r * e.s <= 9, strided = depthwise.stride != KernelSpec{}.stride;
     const auto large = [](Index rows, Index cols) { return rows * cols > 256; };
     switch (depthwise.pass) {
-      case PassKind::forward: return large(e.p, e.q) && small_window && (depthwise.stride == KernelSpec{}.stride) != sse41;
-      case PassKind::backward_data: return large(e.h, e.w) || !sse41;
+      case PassKind::forward: return large(e.p, e.q) && small_window && simd != (strided ? Simd::avx512 : Simd::sse41);
+      case PassKind::backward_data: return large(e.h, e.w) || simd != Simd::sse41;
       case PassKind::backward_filter: return large(e.p, e.q) || !small_window;
     }
     return false;
