@@ -297,8 +297,7 @@ void eval_ranks(Runtime& rt, const Task& task) {
   rt.print(task.options.form == Form::json
                ? to_text(out)
                : fmt::format("loss      {:.6g}\n{}samples   {}", test.mean_loss, accuracy, test.samples));
-  if (!std::isfinite(test.mean_loss))
-    throw Error(Exit::internal, "the loss is not finite: weights or samples contain values that are not finite, or too large ones");
+  if (!std::isfinite(test.mean_loss)) throw Error(Exit::internal, "the loss is not finite: weights or samples are too large");
 }
 
 std::map<std::string, std::filesystem::path> input_files(const Options& options, const ModelSpec& model) {
@@ -353,9 +352,7 @@ void predict_ranks(Runtime& rt, const Task& task) {
     const auto bad = std::count_if(out.values.begin(), out.values.end(), [](double v) { return !std::isfinite(v); });
     if (bad > 0)
       throw Error(Exit::internal,
-                  fmt::format("{} of {} values are not finite: weights contain values that are not finite, or too large "
-                              "ones",
-                              bad, out.values.size()));
+                  fmt::format("{} of {} values are not finite: weights or samples are too large", bad, out.values.size()));
   });
 }
 

@@ -50,14 +50,15 @@ inline bool is_control(std::string_view text, std::size_t i, std::size_t n) {
                          : byte(1) == 0x81 && last >= 0xA6 && last <= 0xA9;
 }
 
-// The text with control characters as blanks and bytes that are not valid UTF-8 as `?`.
-inline std::string printable(std::string_view text) {
+// The text with control characters as blanks, except for those of `kept`, and bytes that are not valid UTF-8 as `invalid`; 0: as
+// they are.
+inline std::string without_controls(std::string_view text, std::string_view kept, char invalid) {
   std::string out;
   for (std::size_t i = 0; i < text.size();) {
     const std::size_t n = utf8_length(text, i);
     if (n == 0)
-      out += '?';
-    else if (is_control(text, i, n))
+      out += invalid == 0 ? text[i] : invalid;
+    else if (is_control(text, i, n) && kept.find(text[i]) == std::string_view::npos)
       out += ' ';
     else
       out += text.substr(i, n);
@@ -66,16 +67,14 @@ inline std::string printable(std::string_view text) {
   return out;
 }
 
-// Lines for a terminal: other control characters than ends of lines and tabs, as in a file's name, are blanks.
+// For one line of a message.
+inline std::string printable(std::string_view text) {
+  return without_controls(text, "", '?');
+}
+
+// Lines for a terminal.
 inline std::string lines_of(std::string_view text) {
-  std::string out;
-  for (std::size_t i = 0; i < text.size();) {
-    const std::size_t n = utf8_length(text, i), length = n == 0 ? 1 : n;
-    const bool stays = text[i] == '\n' || text[i] == '\r' || text[i] == '\t' || !is_control(text, i, n);
-    out += stays ? text.substr(i, length) : std::string_view(" ");
-    i += length;
-  }
-  return out;
+  return without_controls(text, "\n\r\t", 0);
 }
 
 // At most `most` characters; a longer text ends in "...".

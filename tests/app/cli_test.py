@@ -1334,12 +1334,13 @@ def stops():
 
 def run_directory_removed():
     room = Room()
-    room.write("job.json", job())
-    process = endless(room, "run")
-    shutil.rmtree(room.path / "run", ignore_errors=True)
-    process.send_signal(signal.SIGTERM)
+    process = room.start("train", room.write("job.json", job(max_steps=3000)), "--run-dir", "run")
+    metrics = room.path / "run/metrics.jsonl"
+    wait_for(lambda: metrics.exists() and metrics.stat().st_size > 1000, "steps are done")
+    (room.path / "run").rename(room.path / "elsewhere")
     out, err = process.communicate(timeout=LIMIT)
-    assert process.returncode in (74, 75), (process.returncode, out, err)
+    assert process.returncode == 74, (process.returncode, out, err)
+    has(err, "run was removed or renamed while the ranks ran")
     assert "died" not in err, err
     os.mkfifo(room.path / "pipe.json")
     has(room.run("check", "pipe.json", code=66).err, "pipe.json is a pipe; expected a file")
