@@ -211,6 +211,13 @@ std::vector<Value> apply(const Formula& f, const std::function<Value(int)>& oper
   return out;
 }
 
+Formula with_sum(Formula f) {
+  for (Instruction& s : f.code)
+    if ((s.op == Opcode::operand || s.op == Opcode::integer || s.op == Opcode::scalar) && s.a > 0) s.a++;
+  const Value sum = made(Opcode::add, {made(Opcode::add, {0.0, operand(0)}), operand(1)});
+  return formula(apply(f, [&](int k) { return k == 0 ? sum : operand(k); }));
+}
+
 Value derivative(const Value& result, int number) {
   Memo memo;
   return derived(result, number, memo);

@@ -277,14 +277,31 @@ void set_formula(MapPlan& plan, const KernelSpec& spec, const Loops& loops) {
   for (std::size_t d = 0; d < spec.origin.size(); d++) loop.origin[d] = spec.origin[d];
 }
 
+// The same map with the sum of its two summands inside the formula, if that has a loop.
+KernelSpec with_sum_inside(const KernelSpec& spec, const Loops& loops) {
+  const Formula& f = spec.formula;
+  const int operands = operand_count(f);  // 0: a constant, which reads no sum
+  if (spec.summands != 2 || f.code.empty() || is_wide(spec) || operands == 0 || operands >= kMostOperands ||
+      f.code.size() + 4 > static_cast<std::size_t>(kMostInstructions))
+    return spec;
+  KernelSpec out = spec;
+  out.formula = with_sum(f);
+  out.summands = 1;
+  const std::uint64_t shape = shape_of(out.formula).hash;
+  const bool has_loop =
+      loops.compiled(shape, false, 0, 0) != nullptr || assembled(plain_of(out.formula), shape, loops.simd, 0) != nullptr;
+  return has_loop ? out : spec;
+}
+
 }  // namespace
 
 bool supports_map(const KernelSpec& spec) {
   return spec.extents.size() <= kMostExtents && (spec.combine == Combine::set || result_count(spec) <= kMostSums);
 }
 
-std::unique_ptr<const MapPlan> plan_map(const KernelSpec& spec, const Loops& loops, int threads) {
-  check_spec(spec);
+std::unique_ptr<const MapPlan> plan_map(const KernelSpec& given, const Loops& loops, int threads) {
+  check_spec(given);
+  const KernelSpec spec = with_sum_inside(given, loops);
   auto made = std::make_unique<MapPlan>();
   MapPlan& plan = *made;
   set_formula(plan, spec, loops);

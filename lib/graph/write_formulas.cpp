@@ -260,9 +260,10 @@ void write_columns(const CompiledFormula& one, const std::string& name, const st
   for (const int rows : rows_at_once) {
     const Rows side = rows_of(one, rows, [&](int row) {
       std::string adds;
-      for (std::size_t k = 0; k < one.formula.results.size(); k++)
-        adds += "        sum" + text(static_cast<int>(k)) + " += static_cast<double>(" +
-                of_row("r" + text(one.formula.results[k]), row) + ");\n";
+      for (std::size_t k = 0; k < one.formula.results.size(); k++) {
+        const std::string sum = "sum" + text(static_cast<int>(k)), value = of_row("r" + text(one.formula.results[k]), row);
+        adds += "        " + sum + " = sum_of(" + sum + ", static_cast<double>(" + value + "));\n";
+      }
       return adds;
     });
     const Ahead ahead = ahead_of(one, rows);

@@ -100,7 +100,7 @@ const Compiled kRows(std::vector<RowFormula>{{statistics(), {}, true, {1}, {1}},
 
 // What networks have after a norm, and fuse joins to it: an activation, or the addition of another branch and an activation
 // (ResNets). The activation's gradient, from what is stored or computed again, becomes a part of the norm's; before that the other
-// branch's gradient is added.
+// branch's gradient is added: as an operand of the formula, or as a second summand of the map.
 std::vector<RowFormula> chains() {
   std::vector<RowFormula> out;
   const Formula& relu = Pointwise::find("relu")->forward();
@@ -120,8 +120,17 @@ std::vector<RowFormula> chains() {
   const Value two = sum_in_order(operand(0), operand(4));
   const std::vector<Value> first = apply(sums(), [](int k) { return operand(k); }),
                            second = apply(times_normal(true), [](int k) { return operand(k == 0 ? 0 : k + 3); });
-  out.push_back({formula({first[0], first[1], first[1], second[0]}), {}, true, {2, 3, 5, 6}});
-  out.push_back({formula(apply(sums(), [&](int k) { return k == 0 ? two : operand(k); })), {}, true, {2, 3}});
+  out.push_back({formula({first[0], first[1], second[0], first[1]}), {}, true, {2, 3, 5, 6}});
+  const auto of_one_or_two = [&](RowFormula f) {  // summands
+    f.formula = simplified(f.formula);
+    out.push_back(f);
+    if (!f.summed) return;  // else it is assembled
+    f.formula = with_sum(f.formula);
+    for (int& k : f.fixed) k++;
+    out.push_back(f);
+  };
+  of_one_or_two({sums(), {}, true, {2, 3}});
+  of_one_or_two({formula(apply(sums(), [&](int k) { return k == 0 ? two : operand(k); })), {}, true, {2, 3}});
   out.push_back(
       {formula(apply(gradient(true), [&](int k) { return k == 0 ? sum_in_order(operand(0), operand(7)) : operand(k); }))});
   for (const char* name : {"relu", "relu6", "silu", "hard_swish"}) {
@@ -143,10 +152,13 @@ std::vector<RowFormula> chains() {
     };
     for (const Half& half : {Half{sums(), {1, 2, 4, 3, 5}, 4, true}, Half{gradient(true), {1, 2, 3, 5, 7}, 7}}) {
       const Value z = apply(output(true), [&](int k) { return operand(half.norm[static_cast<std::size_t>(k)]); })[0];
-      const std::vector<int> fixed{2, 3}, fixed_of_z{2, 3, 4, 5};  // of the sums
-      for (const auto& [of, same] : {std::pair{y_of(z), fixed_of_z}, {operand(half.stored), fixed}})
-        out.push_back(
-            {formula(apply(half.of, [&](int k) { return k == 0 ? gradient_of(of) : operand(k); })), {}, half.summed, same});
+      const auto masked_by = [&](const Value& of, const std::vector<int>& same) {  // same: of the sums
+        return RowFormula{
+            formula(apply(half.of, [&](int k) { return k == 0 ? gradient_of(of) : operand(k); })), {}, half.summed, same};
+      };
+      of_one_or_two(masked_by(y_of(z), {2, 3, 4, 5}));
+      of_one_or_two(masked_by(operand(half.stored), {2, 3}));
+      if (half.summed && activation.from_y()) out.push_back(masked_by(sum_in_order(z, operand(6)), {2, 3, 4, 5}));
     }
   }
   for (RowFormula& f : out) f.formula = simplified(f.formula);
