@@ -244,7 +244,10 @@ class Evaluating {
 }  // namespace
 
 Evaluation evaluate(Runtime& rt, Predictor& predictor, const std::shared_ptr<const Dataset>& data, const EvaluateOptions& options) {
-  if (data == nullptr) throw UserError("there are no samples to evaluate on");
+  if (data == nullptr)
+    throw UserError(
+        "there are no samples to evaluate on: the data has no test part (npy: test_images; folder: a folder test; tokens: "
+        "test_path)");
   return Evaluating(rt, predictor, data, options).run();
 }
 

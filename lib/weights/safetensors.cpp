@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cctype>
 #include <cstring>
 #include <set>
 
@@ -81,7 +82,13 @@ class HeaderReader {
     if (file_.size() < sizeof length)
       damaged(fmt::format("{} bytes; it begins with 8 bytes, the length of its header", file_.size()));
     file_.read(0, std::as_writable_bytes(std::span(&length, 1)));
-    if (length > kMostHeader) damaged(fmt::format("a header of {} bytes; at most {} are allowed", length, kMostHeader));
+    if (length > kMostHeader) {
+      const std::string begin = file_.text(0, sizeof length);
+      const bool reads_as_text =
+          std::all_of(begin.begin(), begin.end(), [](unsigned char c) { return std::isspace(c) || std::isprint(c); });
+      damaged(fmt::format("a header of {} bytes; at most {} are allowed{}", length, kMostHeader,
+                          reads_as_text ? "; it begins like a text" : ""));
+    }
     if (length > file_.size() - sizeof length)
       damaged(fmt::format("a header of {} bytes, and {} bytes follow", length, file_.size() - sizeof length));
     out_.data = sizeof length + length;

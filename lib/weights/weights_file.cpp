@@ -75,11 +75,12 @@ std::unique_ptr<WeightsFile> open_weights(const fs::path& path) {
         Exit::data);
   }
   const InputFile file(path);
-  const std::string start = file.text(0, std::min<std::uint64_t>(file.size(), 2));
-  const std::string end = path.extension();
-  if (start == "PK" && (end == ".pt" || end == ".pth"))
+  constexpr std::uint64_t kStart = 128;  // bytes, with the name of an archive's first file
+  const std::string start = file.text(0, std::min(file.size(), kStart)), end = path.extension();
+  const bool archive = start.starts_with("PK");
+  if (start.starts_with("\x80\x02") || (archive && start.find("/data.pkl") != std::string::npos))
     throw UserError(path.string() + ": PyTorch's own format; write its tensors with safetensors.torch.save_file", Exit::data);
-  return start == "PK" || end == ".npz" ? open_npz(path) : open_safetensors(path);
+  return archive || end == ".npz" ? open_npz(path) : open_safetensors(path);
 }
 
 void require_names(const std::vector<StoredTensor>& tensors) {

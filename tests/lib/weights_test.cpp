@@ -214,6 +214,19 @@ TEST_CASE("safetensors: what the format forbids is named") {
   CHECK_THAT(said(safetensors("{\"a\":" + std::string(1000000, '['))), Contains("byte"));
 }
 
+TEST_CASE("files of other kinds are named") {
+  const Directory in;
+  const auto said = [&](const std::string& name, const std::string& bytes) {
+    put(in.path / name, bytes);
+    return refusal([&] { open_weights(in.path / name); });
+  };
+  const std::string zip("PK\x03\x04\0\0\x08\x08", 8), pickle("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20", 10);
+  for (const char* name : {"a.pt", "pytorch_model.bin", "a.npz"})
+    CHECK_THAT(said(name, zip + std::string(22, '\0') + "archive/data.pkl"), Contains("PyTorch's own format"));
+  CHECK_THAT(said("old.pth", pickle), Contains("PyTorch's own format"));
+  CHECK_THAT(said("job.json", "{ \"version\": 1 }"), Contains("it begins like a text"));
+}
+
 TEST_CASE("16-bit floats are widened exactly") {
   for (const auto& [half, value] : std::vector<std::pair<int, float>>{{0x3c00, 1},
                                                                       {0xc000, -2},
