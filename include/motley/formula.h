@@ -61,6 +61,7 @@ struct Formula {
 
 inline constexpr int kMostInstructions = 64;  ///< of a Formula
 inline constexpr int kMostOperands = 16;      ///< of a Formula: operands, and results
+inline constexpr int kMostSums = 4;           ///< of a Formula whose results are reduced: results
 
 inline constexpr int kMostWhole = 1 << 24;  ///< largest magnitude of Opcode::whole: f32 represents it exactly
 

@@ -166,6 +166,5 @@ extern const Loops kLoopsSse41, kLoopsAvx2, kLoopsAvx512;
 #endif
 
 constexpr int kMostMapExtents = 20;
-constexpr int kMostSums = 4;  // results of a map that reduces an index
 
 }  // namespace motley::cpu

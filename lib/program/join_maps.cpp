@@ -410,7 +410,8 @@ std::optional<RunKernel> join_sums(const RunKernel& first, const RunKernel& then
     }
     for (const int r : formula.results) out.spec.formula.results.push_back(at(registers, r));
   }
-  if (kinds.size() > static_cast<std::size_t>(kMostInputs) ||
+  if (out.spec.formula.results.size() > static_cast<std::size_t>(kMostSums) ||
+      kinds.size() > static_cast<std::size_t>(kMostInputs) ||
       out.spec.formula.code.size() > static_cast<std::size_t>(kMostInstructions))
     return std::nullopt;
   const std::vector<Place> inputs = out.operands;

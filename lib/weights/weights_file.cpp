@@ -78,7 +78,7 @@ std::unique_ptr<WeightsFile> open_weights(const fs::path& path) {
   constexpr std::uint64_t kStart = 128;  // bytes, with the name of an archive's first file
   const std::string start = file.text(0, std::min(file.size(), kStart)), end = path.extension();
   const bool archive = start.starts_with("PK");
-  if (start.starts_with("\x80\x02") || (archive && start.find("/data.pkl") != std::string::npos))
+  if (start.starts_with("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46") || (archive && start.find("/data.pkl") != std::string::npos))
     throw UserError(path.string() + ": PyTorch's own format; write its tensors with safetensors.torch.save_file", Exit::data);
   return archive || end == ".npz" ? open_npz(path) : open_safetensors(path);
 }

@@ -300,6 +300,26 @@ TEST_CASE("the gradient of a norm and its activation reads the norm's operand an
   }
 }
 
+TEST_CASE("more sums than a kernel has results stay several kernels", "[fuse]") {
+  Graph graph;
+  const Tensor image = graph.input("image", {{"batch", 2}, {"in", 3}, {"rows", 6}, {"cols", 6}});
+  std::vector<Tensor> branches;
+  for (const std::string k : {"1", "2", "3"})
+    branches.push_back(
+        batch_norm(conv2d(image, {.out = {"f", 5}, .window = 1, .bias = false, .name = "c" + k}), {.name = "n" + k}));
+  const Step step = training(sum(add(branches)), Sgd{.learning_rate = 1e-6});
+  const Program program = compile(balance(step, Mesh({{"all", 1}}, {Device{}}), {}, {}), 0);
+  const auto backend = open_backend(Device{});
+  std::size_t most = 0;
+  for (const ProgramStep& s : program.steps) {
+    const auto* run = std::get_if<RunKernel>(&s.what);
+    if (run == nullptr || run->spec.op != KernelOp::map) continue;
+    CHECK(backend->supports(run->spec));
+    if (run->spec.combine == Combine::add) most = std::max(most, result_count(run->spec));
+  }
+  CHECK(most == kMostSums);  // of the six sums that read the gradient
+}
+
 TEST_CASE("what is stored as bf16 is not computed again, which would not be rounded as others read it", "[fuse]") {
   for (const DType storage : {DType::f32, DType::bf16}) {
     Graph graph;
