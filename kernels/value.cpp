@@ -211,10 +211,14 @@ std::vector<Value> apply(const Formula& f, const std::function<Value(int)>& oper
   return out;
 }
 
+Value sum_in_order(const Value& a, const Value& b) {
+  return made(Opcode::add, {made(Opcode::add, {0.0, a}), b});
+}
+
 Formula with_sum(Formula f) {
   for (Instruction& s : f.code)
     if ((s.op == Opcode::operand || s.op == Opcode::integer || s.op == Opcode::scalar) && s.a > 0) s.a++;
-  const Value sum = made(Opcode::add, {made(Opcode::add, {0.0, operand(0)}), operand(1)});
+  const Value sum = sum_in_order(operand(0), operand(1));
   return formula(apply(f, [&](int k) { return k == 0 ? sum : operand(k); }));
 }
 

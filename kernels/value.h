@@ -58,6 +58,8 @@ Formula formula(const std::vector<Value>& results);
 Formula converted();
 // The formula's results with its operands (and nothing else) replaced.
 std::vector<Value> apply(const Formula& formula, const std::function<Value(int)>& operand);
+// (+0 + a) + b, as a map adds its summands.
+Value sum_in_order(const Value& a, const Value& b);
 // What a map with two summands computes: operand(0) + operand(1) in place of operand 0, the other operands numbered one higher.
 Formula with_sum(Formula formula);
 // The same values with fewer instructions, if code made from two formulas has more than it needs: what one of them clamps the other

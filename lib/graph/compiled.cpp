@@ -55,9 +55,4 @@ Value in_order(const Formula& formula, int first) {
       .front();
 }
 
-Value sum_in_order(const Value& a, const Value& b) {
-  const auto add = [](const Value& x, const Value& y) { return Value(Value::Term{Opcode::add, -1, 0, {x, y}}); };
-  return add(add(0.0, a), b);
-}
-
 }  // namespace motley

@@ -41,7 +41,5 @@ struct Compiled {
 // A step of `formula` inside another one, as join_maps makes it: its operands are numbered from `first` on, in the order in which
 // they are read.
 Value in_order(const Formula& formula, int first);
-// The same for a sum of two operands.
-Value sum_in_order(const Value& a, const Value& b);
 
 }  // namespace motley

@@ -124,7 +124,7 @@ std::vector<RowFormula> chains() {
   const auto of_one_or_two = [&](RowFormula f) {  // summands
     f.formula = simplified(f.formula);
     out.push_back(f);
-    if (!f.summed) return;  // else it is assembled
+    if (!f.summed) return;  // a map that reduces nothing is assembled
     f.formula = with_sum(f.formula);
     for (int& k : f.fixed) k++;
     out.push_back(f);
