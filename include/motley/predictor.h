@@ -33,8 +33,8 @@ class Predictor {
   ~Predictor();
   Predictor(const Predictor&) = delete;
   Predictor& operator=(const Predictor&) = delete;
-  /// Collective: computes the step's outputs from these inputs and the parameters as they are now. UserError: an input that is
-  /// missing, fed twice or not one of the step's. Error, on all ranks: what a rank's feed threw.
+  /// Collective: computes the step's outputs from these inputs and the parameters as they are now. On all ranks: UserError, an
+  /// input that on some rank is missing, fed twice or not one of the step's; Error, what a rank's feed threw.
   Ran run(std::initializer_list<Feed> feeds);
   Ran run(const std::vector<Feed>& feeds);                     ///< the same, from a list made at run time
   Ran run_named(const std::map<std::string, ReadBox>& feeds);  ///< the same, by the inputs' names

@@ -129,7 +129,8 @@ class Step {
 };
 
 /// Forward, gradients of every parameter that the loss depends on, update. UserError: the loss is not a scalar, or depends on no
-/// parameter; micro-batches that do not divide the batch; a value of the options that a job's "train" may not have either.
+/// parameter; micro-batches that do not divide the batch, or whose losses do not add up to the batch's (they do if the loss is
+/// linear in sums and means over samples); a value of the options that a job's "train" may not have either.
 Step training(const Tensor& loss, const Optimizer& optimizer, const TrainingOptions& options = {});
 /// The same for the sum of several losses, each of which is reported (StepReport::losses). UserError: none of them is made of
 /// another one.

@@ -99,15 +99,15 @@ class CopiesDiffer : public Error {
 class Trainer {
  public:
   /// Collective: the ranks compare the plan's hash, then run rank 0's plan. UserError: some rank has a plan of another step, mesh,
-  /// rules or options; what was chosen may differ. DeviceError: out of memory.
+  /// rules or options (what was chosen may differ), another Step::scalars() or other TrainerOptions. DeviceError: out of memory.
   Trainer(Runtime& rt, const Plan& plan, const TrainerOptions& options = {});
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
   /// Collective: one training step on these inputs. LossNotFinite: all ranks throw before the update, naming step and first bad
   /// tensor. CopiesDiffer: likewise, every compare_copies_every steps. Stopped, on all ranks: the previous step's report said
-  /// `stop`. UserError: an input that is missing, fed twice or not one of the step's. Error, on all ranks before the update: the
-  /// error that a rank's feed threw.
+  /// `stop`. On all ranks before the update: UserError, an input that on some rank is missing, fed twice or not one of the step's;
+  /// Error, what a rank's feed threw.
   StepReport step(std::initializer_list<Feed> feeds);
   StepReport step(const std::vector<Feed>& feeds);                     ///< the same, from a list made at run time
   StepReport step_named(const std::map<std::string, ReadBox>& feeds);  ///< the same, by the inputs' names
@@ -118,8 +118,9 @@ class Trainer {
   /// ranks. Collective.
   const StepFigures& figures();
   /// Collective: writes parameters, optimizer slots, the number of steps and the position as a checkpoint: a directory that all
-  /// ranks see. Between steps. An existing checkpoint is replaced. UserError, on all ranks: it cannot be written, or what exists
-  /// there is not a checkpoint (74). LossNotFinite, on all ranks, with nothing written: a parameter is not finite.
+  /// ranks see. Between steps. An existing checkpoint is replaced. UserError, on all ranks: the position is none that load() takes;
+  /// it cannot be written, or what exists there is not a checkpoint (74). LossNotFinite, on all ranks, with nothing written: a
+  /// parameter is not finite.
   void save(const std::filesystem::path& checkpoint, const DataPosition& position = {});
   /// Collective: save() in two halves. begin_save() copies what this rank owns (into as much host memory, which is kept for the
   /// next time), and a thread writes the copy while steps continue: on a core that no rank has, else on the rank's own at low

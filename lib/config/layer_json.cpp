@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <map>
 
+#include "graph/ops/windows.h"
 #include "graph/pointwise.h"
 
 namespace motley {
 
 namespace {
 
-constexpr std::int64_t kMostWindow = 1 << 20;
 const std::vector<std::string> kPaddings{"valid", "same"}, kInitialWeights{"he_uniform", "normal", "zeros", "ones"};
 
 const std::vector<std::string>& activation_names() {

@@ -143,12 +143,12 @@ Json exchanges_json(const PlanData& d, int ranks) {
 std::string Plan::json(PlanDetail detail) const {
   Json out = kept_json(*this);
   if (detail == PlanDetail::full || mesh_.ranks() <= kMostRanks)
-    out.set("tensors", tensors_json(*data_, mesh_)).set("exchanges", exchanges_json(*data_, mesh_.ranks()));
+    out.set("tensors", tensors_json(data(), mesh_)).set("exchanges", exchanges_json(data(), mesh_.ranks()));
   return to_text(out, 1) + "\n";
 }
 
 std::string Plan::table(PlanDetail detail) const {
-  const PlanData& d = *data_;
+  const PlanData& d = data();
   const bool full = detail == PlanDetail::full;
   std::string out = "cuts\n";
   if (d.cuts.empty()) out += "  none: no dim has a rule\n";
@@ -179,7 +179,7 @@ std::string Plan::table(PlanDetail detail) const {
 }
 
 std::uint64_t Plan::hash() const {
-  return data_->hash;
+  return data().hash;
 }
 
 }  // namespace motley

@@ -90,6 +90,7 @@ void cut_batch(Passes& passes, Index parts) {
     for (PassIndex& i : p.indices)
       if (i.name == batch.name) i.size = batch.size / parts;
   }
+  check_losses_add_up(passes, batch.name);
   for (StepTensor& t : passes.tensors) {
     if (!t.shape.has(batch.name)) continue;
     if (t.role == TensorRole::parameter)

@@ -11,9 +11,13 @@ namespace motley {
 inline constexpr const char* kMicroBatches = "micro-batches";
 
 // Changes the passes to those of one of `parts` micro-batches: the batch (the first dim of every input) has that part of its size,
-// means divide by the complete batch. UserError: `parts` does not divide it, it is not the first dim of every input, or an op
-// changes it.
+// means divide by the complete batch. UserError: `parts` does not divide it, it is not the first dim of every input, an op
+// changes it, or the losses do not add up.
 void cut_batch(Passes& passes, Index parts);
+
+// UserError: a loss (passes.outputs) whose values in micro-batches do not add up to that of the batch. Sums and means over samples
+// do, also times parameters and added; norms in between use the statistics of a micro-batch.
+void check_losses_add_up(const Passes& passes, const std::string& batch);
 
 // The first layer of an inference that computes a sample's values from other samples too, where the dim `batch` counts them; or "".
 std::string layer_across_samples(const Passes& passes, const std::string& batch);

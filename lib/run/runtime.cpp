@@ -38,6 +38,7 @@ constexpr double kOneSignalSeconds = 0.5;
 std::atomic<bool> g_stop{false};
 std::atomic<double> g_stop_at{0};
 std::atomic<int> g_stops_at_once{0};
+std::atomic<bool> g_exits_early{false};        // where the process exits now
 std::atomic<Heartbeat*> g_heartbeat{nullptr};  // this process's, while it beats
 
 double clock_seconds() {
@@ -108,6 +109,14 @@ std::string named(const std::string& rank, const std::string& text) {
   return "[" + rank + "] " + text;
 }
 
+// exit() in the body of run() does not come back from it. (motley's launcher sees in the records that a rank left.)
+void left_by_exit() {
+  if (!g_exits_early) return;
+  say("motley: exit() was called in the body of run(), where other ranks wait for this one; return from it, or throw");
+  std::this_thread::sleep_for(kPrinted);
+  MpiSession::abort(static_cast<int>(Exit::internal));
+}
+
 // Sends this rank's last record to the other hosts.
 void quit_watch(OnWatch& watched) {
   g_heartbeat = nullptr;
@@ -136,10 +145,14 @@ Ending live(const MpiSession& session, OnWatch& watched, const Start& start, con
   Transport& wires = *transport;
   Runtime runtime(std::move(transport), watched.record.get(), start.kind);
   if (watched.heartbeat) wires.observe(watched.record.get());
+  static const bool watches = std::atexit(left_by_exit) == 0;
+  check(watches, "a process can register a function for its exit");
+  g_exits_early = !start.launched;
   Ending own = guarded([&] {
     body(runtime);
     check(wires.idle(), "the body ended with an unfinished message");
   });
+  g_exits_early = false;
   const bool elsewhere = own.rank >= 0 && own.rank != start.rank;
   if (own.code != 0) own.text = named(elsewhere ? "rank " + std::to_string(own.rank) : runtime.name(), own.text);
   runtime.phase("end");
@@ -217,13 +230,17 @@ std::string Runtime::name() const {
 }
 
 int run(int argc, char** argv, const std::function<void(Runtime&)>& body) {
+  static bool among_others = false;  // in an earlier call
   int code = 0;
   const Ending ending = guarded([&] {
+    if (among_others)
+      throw UserError("run() was called again in this process, but MPI starts only once; call it once, with all work in its body");
     handle_signals();
     const Start start = how_started();
     if (start.lone_tasks > 0)
       throw UserError("srun started " + std::to_string(start.lone_tasks) + " tasks without PMI; use srun --mpi=pmi2 or mpiexec");
     if (start.mpi) {
+      among_others = true;
       code = run_among_others(start, argc, argv, body);
       return;
     }

@@ -11,10 +11,12 @@
 #include <unordered_map>
 
 #include "base/at.h"
+#include "base/hash.h"
 #include "graph/update_form.h"
 #include "mesh/control.h"
 #include "run/agreed.h"
 #include "run/gather.h"
+#include "run/planned.h"
 #include "train/dump.h"
 #include "weights/foreign_names.h"
 
@@ -186,7 +188,7 @@ StoredTensor stored_tensor(const StateEntry& entry) {
   return {entry.name, dtype_of(entry.dtype), extents_of(entry.shape)};
 }
 
-Manifest load_checkpoint(Runtime& rt, State& state, const fs::path& directory) {
+Manifest load_checkpoint(Runtime& rt, State& state, const fs::path& directory, const std::string& optimizer) {
   rt.phase("loading a checkpoint");
   std::optional<Checkpoint> from;
   bool averages = true;  // whether the checkpoint keeps averages; else they begin as the parameters
@@ -207,6 +209,7 @@ Manifest load_checkpoint(Runtime& rt, State& state, const fs::path& directory) {
     for (const StateEntry& e : state.entries()) own_slots.insert(e.slot);
     for (const StoredEntry& e : from->manifest().entries) its_slots.insert(e.slot);
   });
+  same_everywhere(rt.transport(), hash_bytes(to_text(from->manifest())), "another checkpoint");
   if (from->manifest().step == 0 && its_slots == std::set<std::string>{""}) {  // weights of any origin: training begins with these
     load_weights(rt, state, directory);
     return from->manifest();
@@ -220,6 +223,10 @@ Manifest load_checkpoint(Runtime& rt, State& state, const fs::path& directory) {
       throw UserError(fmt::format("{}: saved with another optimizer: its state of a parameter is {}, expected {}",
                                   directory.string(), named(its_slots), named(own_slots)),
                       Exit::data);
+    if (const std::string& its = from->manifest().optimizer; !its.empty() && its != optimizer)
+      throw UserError(
+          fmt::format("{}: saved with another optimizer: {}, expected {}", directory.string(), shown(its), shown(optimizer)),
+          Exit::data);
     std::vector<NamedShape> wanted, there;
     for (const StateEntry& e : state.entries())
       if (e.slot != kAverage || averages) wanted.push_back({label(e.name, e.slot), extents_of(e.shape)});

@@ -11,8 +11,9 @@ namespace motley {
 
 // The entry as a file has it.
 StoredTensor stored_tensor(const StateEntry& entry);
-// Collective: every rank reads what it owns. UserError, on all ranks, before anything is overwritten: 66, 65.
-Manifest load_checkpoint(Runtime& rt, State& state, const std::filesystem::path& directory);
+// Collective: every rank reads what it owns. optimizer: the kind whose slots the State has. UserError, on all ranks, before
+// anything is overwritten: 66, 65.
+Manifest load_checkpoint(Runtime& rt, State& state, const std::filesystem::path& directory, const std::string& optimizer);
 
 // A tensor of a State, or of a file.
 struct NamedShape {

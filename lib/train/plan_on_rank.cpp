@@ -30,6 +30,10 @@ Plan of_all(const Runtime& rt, Transport& transport, const Plan& plan) {
   return same ? plan : planned(transport, plan.step(), plan.mesh(), [&] { return plan; });
 }
 
+bool is_fed(const StepTensor& t) {
+  return t.role == TensorRole::input || t.role == TensorRole::label;
+}
+
 // Checks that numbers that name rows or classes are below the number of these, or the ignored one. UserError (65).
 void check_numbers(const StepTensor& tensor, std::span<const std::byte> out) {
   std::int32_t number = 0;
@@ -53,7 +57,6 @@ PlanOnRank::PlanOnRank(Runtime& rt, const Plan& p, Parameters parameters)
 
 void PlanOnRank::check_feeds(const std::map<std::string, ReadBox>& feeds) const {
   const Passes& passes = plan.data().passes;
-  auto is_fed = [](const StepTensor& t) { return t.role == TensorRole::input || t.role == TensorRole::label; };
   for (const auto& [name, read] : feeds) {
     const int tensor = passes.find(name);
     if (tensor < 0 || !is_fed(at(passes.tensors, tensor)))
@@ -65,6 +68,13 @@ void PlanOnRank::check_feeds(const std::map<std::string, ReadBox>& feeds) const 
   }
   for (const StepTensor& t : passes.tensors)
     if (is_fed(t) && t.fed_from < 0 && !feeds.contains(t.name)) throw UserError("input \"" + t.name + "\" is not fed");
+}
+
+std::map<std::string, ReadBox> PlanOnRank::zeros() const {
+  std::map<std::string, ReadBox> out;
+  for (const StepTensor& t : plan.data().passes.tensors)
+    if (is_fed(t)) out[t.name] = [](const Box&, std::span<std::byte> to) { std::fill(to.begin(), to.end(), std::byte{0}); };
+  return out;
 }
 
 void PlanOnRank::feed(Executor& executor, const std::map<std::string, ReadBox>& feeds, Index number, std::uint64_t seed,

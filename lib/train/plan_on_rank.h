@@ -24,6 +24,7 @@ class PlanOnRank {
   Backend& backend() const { return *backend_; }  // f64 plans run on f64_backend()
   // The same result on every rank, whatever it reads. UserError: an input that is missing, empty or not one of the step's.
   void check_feeds(const std::map<std::string, ReadBox>& feeds) const;
+  std::map<std::string, ReadBox> zeros() const;  // of all inputs
   // Feeds micro-batch `number` of the given inputs, after checking them, and the keys of random numbers.
   void feed(Executor& executor, const std::map<std::string, ReadBox>& feeds, Index number = 0, std::uint64_t seed = 0,
             Index step = 0) const;

@@ -33,6 +33,19 @@ struct Predictor::Impl {
     });
   }
 
+  // make(): the feeds, by the inputs' names. Collective.
+  template <class Make>
+  Ran run(Make&& make) {
+    agreed(rt.transport(), [&] {
+      const std::map<std::string, ReadBox>& feeds = make();
+      on_rank.check_feeds(feeds);
+      on_rank.feed(executor, feeds);
+    });
+    const Ran ran = executor.run();
+    has_run = true;
+    return ran;
+  }
+
   static void refuse_training(const Plan& plan) {
     if (plan.data().passes.trains)
       throw UserError("a Predictor runs a step made by inference(outputs), this one trains; run it with a Trainer");
@@ -48,15 +61,11 @@ Ran Predictor::run(std::initializer_list<Feed> feeds) {
 }
 
 Ran Predictor::run(const std::vector<Feed>& feeds) {
-  return run_named(by_name(feeds));
+  return impl_->run([&] { return by_name(feeds); });
 }
 
 Ran Predictor::run_named(const std::map<std::string, ReadBox>& feeds) {
-  impl_->on_rank.check_feeds(feeds);
-  agreed(impl_->rt.transport(), [&] { impl_->on_rank.feed(impl_->executor, feeds); });
-  const Ran ran = impl_->executor.run();
-  impl_->has_run = true;
-  return ran;
+  return impl_->run([&]() -> const std::map<std::string, ReadBox>& { return feeds; });
 }
 
 std::vector<double> Predictor::get(const std::string& output) const {

@@ -61,6 +61,8 @@ void Saver::begin(const fs::path& directory, const Manifest& facts) {
   writing->beside = writing->directory.string() + ".new";
   writing->facts = facts;
   agreed(rt_.transport(), [&] {
+    if (const std::string wrong = position_mistake(facts); !wrong.empty())
+      throw UserError(fmt::format("{}: {}", directory.string(), wrong));
     if (rt_.rank() == 0) {
       refuse_other_files(writing->directory);
       make_folder(writing->directory.parent_path());

@@ -32,6 +32,34 @@ int order_of(const Passes& passes, int tensor) {
   return writers.empty() ? -1 : writers.front();
 }
 
+// What a rank trains with besides its plan: "learning rate 0.1".
+std::vector<std::string> settings_of(const UpdateScalars& scalars, const TrainerOptions& options) {
+  const RateSchedule& s = scalars.schedule;
+  return {fmt::format("learning rate {}", scalars.learning_rate),
+          fmt::format("schedule {} (warm-up {}, {} steps, final {}, milestones {}, factor {})", static_cast<int>(s.kind),
+                      s.warmup_steps, s.steps, s.final, fmt::join(s.milestones, " "), s.factor),
+          fmt::format("clip_norm {}", scalars.clip_norm),
+          fmt::format("average {}", scalars.average),
+          options.seed ? fmt::format("seed {}", *options.seed) : "no seed",
+          fmt::format("compare_copies_every {}", options.compare_copies_every)};
+}
+
+// Collective. UserError: they are not those of rank 0.
+void refuse_other_settings(Transport& transport, const std::vector<std::string>& mine) {
+  const std::string text = fmt::format("{}", fmt::join(mine, "\n"));
+  const auto all = transport.gather_all(std::as_bytes(std::span(text)));
+  const auto line_of = [&](std::size_t rank, std::size_t line) {
+    std::string_view rest(reinterpret_cast<const char*>(all[rank].data()), all[rank].size());
+    for (; line > 0; line--) rest.remove_prefix(rest.find('\n') + 1);
+    return rest.substr(0, rest.find('\n'));
+  };
+  for (std::size_t rank = 1; rank < all.size(); rank++)
+    for (std::size_t line = 0; line < mine.size() && all[rank] != all[0]; line++)
+      if (line_of(rank, line) != line_of(0, line))
+        throw UserError(fmt::format("rank {} trains with {}, rank 0 with {}; give every rank the same", rank, line_of(rank, line),
+                                    line_of(0, line)));
+}
+
 }  // namespace
 
 std::string StepReport::line() const {
@@ -71,6 +99,7 @@ struct Trainer::Impl {
         own_seed(options.seed.has_value()),
         seed(options.seed.value_or(1)) {
     executor.record_into(&trace);
+    refuse_other_settings(runtime.transport(), settings_of(p.step().scalars(), options));
   }
 
   // The other ranks' figures are in flight, unless an error ends the run.
@@ -80,6 +109,8 @@ struct Trainer::Impl {
     } catch (const Error&) {  // another rank's error, which ends the run
     }
   }
+
+  const std::string& optimizer() const { return plan.data().passes.optimizer.kind; }
 
   static void refuse_inference(const Plan& plan) {
     if (!plan.data().passes.trains)
@@ -94,15 +125,10 @@ struct Trainer::Impl {
     std::uint32_t has = 0;   // a bit for each loss
     double values[kMostLosses]{};
   };
-  // If the feeds cannot be read, zeros are fed: the other ranks are in the step, and learn of it before the update.
+  // If the feeds are wrong or cannot be read, zeros are fed: the other ranks are in the step, and learn of it before the update.
   void feed(const std::map<std::string, ReadBox>& feeds, Index micro_batch, std::optional<Error>& unread) {
-    const std::optional<Error> failed = error_of([&] { on_rank.feed(executor, feeds, micro_batch, seed, step); });
-    if (!failed) return;
-    if (!unread) unread = failed;
-    std::map<std::string, ReadBox> zeros;
-    for (const auto& [name, read] : feeds)
-      zeros[name] = [](const Box&, std::span<std::byte> out) { std::fill(out.begin(), out.end(), std::byte{0}); };
-    on_rank.feed(executor, zeros, micro_batch, seed, step);
+    if (!unread) unread = error_of([&] { on_rank.feed(executor, feeds, micro_batch, seed, step); });
+    if (unread) on_rank.feed(executor, on_rank.zeros(), micro_batch, seed, step);
   }
   // Adds those of a micro-batch. After run_forward().
   void add_losses(Losses& sum) const {
@@ -193,22 +219,23 @@ struct Trainer::Impl {
     refuse_copies(copies.compare());
   }
 
-  StepReport run(const std::map<std::string, ReadBox>& feeds) {
+  // unread: what is wrong with the feeds of this rank, if that is known already.
+  StepReport run(const std::map<std::string, ReadBox>& feeds, std::optional<Error> unread = {}) {
     refused = false;
     try {
-      return step_of(feeds);
+      return step_of(feeds, std::move(unread));
     } catch (const Error&) {
       if (refused) step--;
       throw;
     }
   }
 
-  StepReport step_of(const std::map<std::string, ReadBox>& feeds) {
+  StepReport step_of(const std::map<std::string, ReadBox>& feeds, std::optional<Error> unread) {
     if (stopped) {
       static_cast<void>(figures());  // no message stays in flight: all ranks leave in order
       throw Stopped("stopped on request after step " + std::to_string(step));
     }
-    on_rank.check_feeds(feeds);
+    if (!unread) unread = error_of([&] { on_rank.check_feeds(feeds); });
     step++;
     rt.phase("step " + std::to_string(step));
     trace.begin(step);
@@ -216,7 +243,6 @@ struct Trainer::Impl {
     double feeding = 0;
     Ran all;
     Losses sum;
-    std::optional<Error> unread;
     std::optional<control::Gathering> losses;  // in flight to all ranks while the last micro-batch's gradients are computed
     for (Index m = 0; m < program.micro_batches; m++) {
       const double start = seconds_now();
@@ -298,7 +324,9 @@ StepReport Trainer::step(std::initializer_list<Feed> feeds) {
 }
 
 StepReport Trainer::step(const std::vector<Feed>& feeds) {
-  return step_named(by_name(feeds));
+  std::map<std::string, ReadBox> named;
+  std::optional<Error> wrong = error_of([&] { named = by_name(feeds); });
+  return impl_->run(named, std::move(wrong));
 }
 
 StepReport Trainer::step_named(const std::map<std::string, ReadBox>& feeds) {
@@ -317,7 +345,7 @@ void Trainer::save(const std::filesystem::path& checkpoint, const DataPosition& 
 void Trainer::begin_save(const std::filesystem::path& checkpoint, const DataPosition& position) {
   impl_->refuse_parameters();
   const StoredPosition data{position.epoch, position.batch, position.batch_size, position.samples};
-  impl_->saver.begin(checkpoint, {.step = impl_->step, .seed = impl_->seed, .data = data});
+  impl_->saver.begin(checkpoint, {.step = impl_->step, .seed = impl_->seed, .optimizer = impl_->optimizer(), .data = data});
 }
 void Trainer::finish_save() {
   impl_->saver.finish();
@@ -325,7 +353,7 @@ void Trainer::finish_save() {
 DataPosition Trainer::load(const std::filesystem::path& checkpoint) {
   static_cast<void>(figures());
   finish_save();
-  const Manifest from = load_checkpoint(impl_->rt, impl_->state, checkpoint);
+  const Manifest from = load_checkpoint(impl_->rt, impl_->state, checkpoint, impl_->optimizer());
   impl_->step = impl_->finite = from.step;
   impl_->known = {};
   impl_->stopped = false;

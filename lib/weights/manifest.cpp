@@ -106,6 +106,7 @@ const Table<Manifest>& manifest_fields() {
       version_field<Manifest>(VersionKey::required),
       count_field("step", "steps done", &Manifest::step),
       {"seed", "of the training", "integer or text", true, read_seed},
+      text_field("optimizer", "its kind", &Manifest::optimizer, false),
       {"data", "where training is in its data", "object", true,
        [](Reader& r, const Json& j, Manifest& out) { r.object(j, position_fields(), out.data); }},
       list_field("files", "with the values, one per rank that owns any", &Manifest::files, file_fields()),
@@ -129,12 +130,7 @@ class Structure {
   Structure(const Manifest& manifest, std::string name) : manifest_(manifest), name_(std::move(name)) {}
 
   void check() const {
-    constexpr Index kMost = Index{1} << 36;  // numbers computed from them are counted in 64 bits
-    const StoredPosition& now = manifest_.data;
-    const Index samples = now.samples > 0 ? now.samples : kMost, batches = now.batch_size > 0 ? samples / now.batch_size : kMost;
-    if (manifest_.step > kMost || now.epoch > kMost || now.batch > batches)
-      damaged(fmt::format("step {}, epoch {}, batch {} (of {} samples, in batches of {}) is not a valid position in a training",
-                          manifest_.step, now.epoch, now.batch, now.samples, now.batch_size));
+    if (const std::string wrong = position_mistake(manifest_); !wrong.empty()) damaged(wrong);
     std::set<std::pair<std::string, std::string>> names;
     std::vector<std::vector<std::pair<std::uint64_t, std::uint64_t>>> used(manifest_.files.size());
     for (const StoredEntry& e : manifest_.entries) {
@@ -199,6 +195,18 @@ class Structure {
 
 }  // namespace
 
+std::string position_mistake(const Manifest& manifest) {
+  constexpr Index kMost = Index{1} << 36;  // numbers computed from them are counted in 64 bits
+  const StoredPosition& now = manifest.data;
+  const auto counts = [](Index value, Index most) { return value >= 0 && value <= most; };
+  const Index samples = now.samples > 0 ? now.samples : kMost, batches = now.batch_size > 0 ? samples / now.batch_size : kMost;
+  if (counts(manifest.step, kMost) && counts(now.epoch, kMost) && counts(now.batch, batches) && now.samples >= 0 &&
+      now.batch_size >= 0)
+    return "";
+  return fmt::format("step {}, epoch {}, batch {} (of {} samples, in batches of {}) is not a valid position in a training",
+                     manifest.step, now.epoch, now.batch, now.samples, now.batch_size);
+}
+
 std::string shard_name(int rank) {
   return "rank-" + std::to_string(rank) + ".bin";
 }
@@ -231,7 +239,9 @@ std::string to_text(const Manifest& m) {
     entry.set("name", e.tensor.name).set("slot", e.slot).set("dtype", e.tensor.dtype);
     entries.push(entry.set("shape", std::move(shape)).set("parts", std::move(parts)));
   }
-  out.set("version", 1).set("step", m.step).set("seed", seed_json(m.seed)).set("data", std::move(data));
+  out.set("version", 1).set("step", m.step).set("seed", seed_json(m.seed));
+  if (!m.optimizer.empty()) out.set("optimizer", m.optimizer);
+  out.set("data", std::move(data));
   return to_text(out.set("files", std::move(files)).set("tensors", std::move(entries)), 1) + "\n";
 }
 

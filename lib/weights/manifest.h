@@ -38,6 +38,7 @@ struct StoredFile {
 struct Manifest {
   Index step = 0;  // steps done
   std::uint64_t seed = 0;
+  std::string optimizer{};  // its kind; empty: not known (weights alone, or written by an older motley)
   StoredPosition data{};
   std::vector<StoredFile> files{};
   std::vector<StoredEntry> entries{};
@@ -46,6 +47,8 @@ struct Manifest {
 std::string to_text(const Manifest& manifest);
 // Parses what text() wrote; its structure is not checked. UserError (65) with every complaint.
 Manifest parse_manifest(const std::string& name, const std::string& text);
+// What is wrong with the position of a training in its steps and its data; empty: nothing.
+std::string position_mistake(const Manifest& manifest);
 // Checks that the parts make up the tensors, each element once, and the files consist of the parts, each byte once. UserError (65).
 void check_structure(const Manifest& manifest, const std::string& name);
 std::string shard_name(int rank);                     // "rank-3.bin"

@@ -422,6 +422,12 @@ TEST_CASE("under the user's own mpiexec") {
   CHECK_END(refuse, 78, "[rank 0] a bad config\n");
   Probe fails({.mode = "throw", .ranks = 2, .before = two});
   CHECK_END(fails, 70, "[rank 1] the loss is not finite in step 6\n");
+  Probe exits({.mode = "exits", .ranks = 2, .before = two});
+  CHECK_END(exits, 70, "motley: exit() was called in the body of run()");
+  Probe again({.mode = "ok", .ranks = 2, .environment = {"AGAIN=1"}, .before = two});
+  again.end();
+  CHECK(again.code == 78);
+  CHECK_THAT(again.err, Contains("motley: run() was called again in this process"));
   // Both ranks leave by 86; mpiexec, which ends the others when it sees the first, at times reports its own signal to the second
   // (1).
   Probe deadlock({.mode = "deadlock", .ranks = 2, .environment = kShort, .before = two});

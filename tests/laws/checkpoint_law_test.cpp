@@ -258,6 +258,26 @@ TEST_CASE("checkpoint law: what does not fit or is damaged is refused on all ran
   CHECK_THAT(other_slots[0], Catch::Contains("65") &&
                                  Catch::Contains("its state of a parameter is \"velocity\", expected \"mean\" and \"square\""));
   CHECK(other_slots[0] == other_slots[1]);
+  // Of equal slots, with another meaning.
+  const fs::path of_adam = in.path / "adam";
+  run_ranks_in_memory(2, [&](Runtime& rt) { Trainer(rt, adam, {.seed = 5}).save(of_adam); });
+  CHECK_THAT(refusals(plan_with(Lamb{}), of_adam).at(0),
+             Catch::Contains("65") && Catch::Contains("saved with another optimizer: \"adam\", expected \"lamb\""));
+  run_ranks_in_memory(2, [&](Runtime& rt) { Trainer(rt, adam, {.seed = 6}).load(of_adam); });
+  const auto others = [&] {  // each rank another checkpoint
+    std::vector<std::string> said;
+    run_ranks_in_memory(2, [&](Runtime& rt) {
+      Trainer trainer(rt, sgd, {.seed = 6});
+      try {
+        trainer.load(rt.rank() == 0 ? checkpoint : of_adam);
+      } catch (const UserError& e) {
+        const std::lock_guard hold(lock);
+        said.emplace_back(e.what());
+      }
+    });
+    return said;
+  };
+  CHECK(others() == std::vector<std::string>(2, "rank 1 has another checkpoint than rank 0; give every rank the same files"));
   CHECK_THAT(refusals(sgd, in.path / "nowhere").at(0), Catch::Contains("66") && Catch::Contains("no such checkpoint"));
   // Rank 1's file alone: both ranks refuse.
   std::fstream file(checkpoint / "rank-1.bin", std::ios::binary | std::ios::in | std::ios::out);

@@ -74,10 +74,13 @@ TEST_CASE("predictor: whatever a feed throws is all ranks' error", "[train]") {
     Predictor predictor(rt, plan, state);
     const ReadBox bad = [](const Box&, std::span<std::byte>) { throw std::runtime_error("the disk is gone"); };
     const std::string text = thrown_by([&] { predictor.run_named({{"image", rt.rank() == 1 ? bad : b.images}}); });
+    using Feeds = std::map<std::string, ReadBox>;
+    const std::string missing = thrown_by([&] { predictor.run_named(rt.rank() == 1 ? Feeds{} : Feeds{{"image", b.images}}); });
     predictor.run_named({{"image", b.images}});
     const std::size_t values = predictor.get("dense_6").size();
     const std::lock_guard hold(lock);
     CHECK(text == "the disk is gone");
+    CHECK(missing == "input \"image\" is not fed");
     CHECK(values == 4 * kClasses);
   });
 }

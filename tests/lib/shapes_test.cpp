@@ -268,6 +268,21 @@ TEST_CASE("shapes: what does not fit is said with layers, dims and sizes", "[sha
         }) == "concat works on floats; \"label\" holds integers");
 }
 
+TEST_CASE("windows: numbers whose products would not fit are refused by name") {
+  using T = const Tensor&;
+  const Index huge = Index{1} << 62;
+  const Dim f{"f", 2}, w{"w", 5};
+  const auto image = [&](Graph& g) { return g.input("image", {n, c, h, w}); };
+  const std::string range = "expected an integer from 1 to 1048576, found 4611686018427387904";
+  CHECK(refused([&](Graph& g, T) { return upsample2d(image(g), {.scale = huge}); }) == "upsample2d: scale: " + range);
+  CHECK(refused([&](Graph& g, T) { return conv2d(image(g), {.out = f, .window = huge}); }) == "window: " + range);
+  CHECK(refused([&](Graph& g, T) { return conv2d(image(g), {.out = f, .window = 3, .dilation = huge}); }) == "dilation: " + range);
+  CHECK(refused([&](Graph& g, T) { return conv_transpose2d(image(g), {.out = f, .window = 3, .stride = huge}); }) ==
+        "stride: " + range);
+  CHECK_THAT(refused([&](Graph& g, T) { return conv2d(image(g), {.out = f, .window = 3, .padding = huge}); }),
+             Catch::Contains("padding: expected an integer from 0 to 1048576"));
+}
+
 TEST_CASE("groups and products: what does not fit is said with dims and sizes") {
   using T = const Tensor&;
   const Dim w{"w", 5};

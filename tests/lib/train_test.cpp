@@ -132,10 +132,17 @@ TEST_CASE("trainer: a checkpoint does not replace what is none", "[train]") {
     for (int again = 0; again < 2; again++) trainer.save(folder.path() / "step-1");
     trainer.save(folder.path() / "step-1/");  // the same directory
     CHECK_THROWS_AS(trainer.save(""), UserError);
+    const std::string nowhere =  // on one rank alone
+        thrown_by([&] { trainer.save(folder.path() / "step-2", {.epoch = rt.rank() == 1 ? -1 : 0}); });
+    const std::string beyond =
+        thrown_by([&] { trainer.save(folder.path() / "step-2", {.batch = 4, .batch_size = 4, .samples = 12}); });
     const std::lock_guard hold(lock);
     CHECK_THAT(foreign, Catch::Contains("it holds \"thesis.txt\", which is not part of a checkpoint"));
     CHECK_THAT(no_directory, Catch::Contains("is not a directory"));
+    CHECK_THAT(nowhere, Catch::Contains("epoch -1") && Catch::Contains("is not a valid position"));
+    CHECK_THAT(beyond, Catch::Contains("batch 4 (of 12 samples, in batches of 4) is not a valid position"));
   });
+  CHECK(!std::filesystem::exists(folder.path() / "step-2"));
   CHECK(text_of(mine / "thesis.txt") == "all of it");
   CHECK(text_of(file) == "this too");
 }
@@ -261,9 +268,60 @@ TEST_CASE("trainer: refuses what was not fed, and ranks with another network", "
     CHECK_THROWS_WITH(trainer.step_named({{"image", b.images}, {"label", b.labels}, {"imagge", b.images}}),
                       Catch::Contains("imagge"));
   });
+  // On one rank alone: all ranks say so before the update, and continue.
+  const Plan three = small_plan(3, DType::f64);
+  std::mutex lock;
+  const Feed twice{Graph().input("image", {{"batch", 4}}), b.images};
+  run_ranks_in_memory(3, [&](Runtime& rt) {
+    Trainer trainer(rt, three);
+    const std::map<std::string, ReadBox> good{{"image", b.images}, {"label", b.labels}};
+    const double first = trainer.step_named(good).loss;
+    const auto before = weights(rt, three, trainer);
+    const bool bad = rt.rank() == 1;
+    auto missing = good, unknown = good;
+    if (bad) missing.erase("label");
+    if (bad) unknown["imagge"] = b.images;
+    const std::string said = thrown_by([&] { trainer.step_named(missing); });
+    const std::string named = thrown_by([&] { trainer.step_named(unknown); });
+    const std::string doubled = thrown_by([&] { bad ? trainer.step({twice, twice}) : trainer.step_named(good); });
+    const auto after = weights(rt, three, trainer);
+    const StepReport next = trainer.step_named(good);
+    const std::lock_guard hold(lock);
+    CHECK(said == "input \"label\" is not fed");
+    CHECK_THAT(named, Catch::Contains("\"imagge\" is fed, but it is not an input"));
+    CHECK(doubled == "\"image\" is fed twice");
+    for (const auto& [name, w] : before) CHECK(after.at(name).values == w.values);
+    CHECK((next.step == 2 && next.loss < first));
+  });
   const Plan one = small_plan(2, DType::f64, 4), other = small_plan(2, DType::f64, 8);
   CHECK_THROWS_WITH(run_ranks_in_memory(2, [&](Runtime& rt) { Trainer trainer(rt, rt.rank() == 0 ? one : other); }),
                     Catch::Contains("rank 1 has another step, mesh or layout"));
+}
+
+TEST_CASE("trainer: refuses ranks with other settings, which no plan has", "[train]") {
+  const auto said = [](const Plan& one, const Plan& other, const TrainerOptions& its = {}) {
+    std::mutex lock;
+    std::vector<std::string> all;
+    run_ranks_in_memory(2, [&](Runtime& rt) {
+      const std::string text =
+          thrown_by([&] { Trainer trainer(rt, rt.rank() == 0 ? one : other, rt.rank() == 0 ? TrainerOptions{} : its); });
+      const std::lock_guard hold(lock);
+      all.push_back(text);
+    });
+    CHECK(all[0] == all[1]);
+    return all[0];
+  };
+  const auto plan_with = [](double rate, const TrainingOptions& options) {
+    return balance(small_step(4, {.learning_rate = rate}, options), line_of(2), small_rules(2), {}, {.dtype = DType::f64});
+  };
+  const Plan plan = plan_with(0.1, {.clip_norm = 1});
+  CHECK(said(plan, plan) == "nothing");
+  CHECK(said(plan, plan_with(0.2, {.clip_norm = 1})) ==
+        "rank 1 trains with learning rate 0.2, rank 0 with learning rate 0.1; give every rank the same");
+  CHECK_THAT(said(plan, plan_with(0.1, {.clip_norm = 2})), Catch::Contains("rank 1 trains with clip_norm 2, rank 0"));
+  CHECK_THAT(said(plan, plan_with(0.1, {.schedule = {.warmup_steps = 3}, .clip_norm = 1})), Catch::Contains("warm-up 3"));
+  CHECK_THAT(said(plan, plan, {.seed = 3}), Catch::Contains("rank 1 trains with seed 3, rank 0 with no seed"));
+  CHECK_THAT(said(plan, plan, {.compare_copies_every = 0}), Catch::Contains("compare_copies_every 0"));
 }
 
 TEST_CASE("trainer: where ranks have found different plans, rank 0's is run by all", "[train]") {
@@ -350,6 +408,68 @@ TEST_CASE("trainer: micro-batches under a layout are the complete batch", "[trai
                     Catch::Contains("changes the dim \"batch\""));
   CHECK_THROWS_WITH(small_step(10, {}, {.accumulate = 4}),
                     Catch::Contains("10 samples (\"batch\") cannot be divided into 4 equal micro-batches"));
+}
+
+TEST_CASE("trainer: losses of micro-batches are those of the batch, or refused", "[train]") {
+  const Dim batch{"batch", 6}, rows{"rows", 2}, in{"in", 4}, f{"f", 3};
+  Graph g;
+  const Tensor x = g.input("x", {batch, rows, in});
+  const Tensor weight = g.parameter({f}, {.deviation = 1, .name = "w"}),
+               factor = g.parameter({{"one", 1}}, {.deviation = 1, .name = "s"});
+  const Tensor y = batch_norm(dense(x, {.in = {in}, .out = {f}}), {.name = "norm"});
+  const Tensor each = mul(y, y), loss = mean(each), of_features = mean(each, {batch}), penalty = sum(mul(weight, weight));
+  const auto step_of = [&](const std::vector<Tensor>& losses, Index parts) {
+    return training(losses, Sgd{.learning_rate = 0.1}, {.accumulate = parts});
+  };
+  // Refused: what they are in a micro-batch does not add up.
+  const auto refused = [&](const std::vector<Tensor>& losses) {
+    static_cast<void>(step_of(losses, 1));
+    std::string said = "accepted";
+    try {
+      static_cast<void>(step_of(losses, 2));
+    } catch (const UserError& e) {
+      said = e.what();
+    }
+    return said;
+  };
+  CHECK_THAT(refused({loss, penalty}), Catch::Contains("does not depend on the samples") && Catch::Contains("weight_decay"));
+  for (const Tensor& other : {add(loss, penalty), sigmoid(loss), mul(loss, loss), sum(relu(mul(of_features, weight))),
+                              sum(add(of_features, weight)), mean(dense(of_features, {.in = {f}, .out = {Dim{"h", 2}}}))}) {
+    INFO(other.name());
+    CHECK_THAT(refused({other}), Catch::Contains("is not a sum or a mean over samples"));
+  }
+  CHECK_THAT(refused({mean(mul(each, loss))}), Catch::Contains("a sum or a mean over all samples, beside each sample"));
+  // Right: linear in sums over samples.
+  const Tensor z = dense(x, {.in = {in}, .out = {f}, .name = "plain"}), squares = mul(z, z), by_feature = mean(squares, {batch});
+  const auto train = [&](const std::vector<Tensor>& losses, Index parts) {
+    const Plan plan = balance(step_of(losses, parts), line_of(1), {}, {}, {.dtype = DType::f64});
+    std::vector<double> out;
+    run_ranks_in_memory(1, [&](Runtime& rt) {
+      Trainer trainer(rt, plan, {.seed = 5});
+      const auto feed = [](const Box& box, std::span<std::byte> to) {
+        std::size_t at = 0;
+        for_each_index(box, [&](const std::vector<Index>& i) {
+          const double value = 1 + std::sin(static_cast<double>(8 * i[0] + 4 * i[1] + i[2]));
+          std::memcpy(to.data() + sizeof value * at++, &value, sizeof value);
+        });
+      };
+      for (int s = 0; s < 3; s++) out.push_back(trainer.step_named({{"x", feed}}).loss);
+    });
+    return out;
+  };
+  const std::vector<std::vector<Tensor>> right = {
+      {sum(mul(mean(squares), factor))},
+      {add(mean(squares), sum(z))},
+      {mean(squares), sum(mul(by_feature, weight))},
+      {mean(add(squares, weight))},
+      {sum(dense(by_feature, {.in = {f}, .out = {Dim{"h", 2}}, .bias = false, .name = "of_sums"}))},
+  };
+  for (const std::vector<Tensor>& losses : right)
+    for (const Index parts : {2, 3, 6}) {
+      INFO(losses.front().name() << " in " << parts << " micro-batches");
+      const std::vector<double> truth = train(losses, 1), cut = train(losses, parts);
+      for (std::size_t s = 0; s < truth.size(); s++) CHECK(cut[s] == Approx(truth[s]).epsilon(1e-12));
+    }
 }
 
 TEST_CASE("trainer: what has no samples is dropped once a step, in however many micro-batches", "[train]") {

@@ -4,6 +4,7 @@
 // bilinear: means of the nearest copies. The mean of the `scale` copies around p is at (p + 0.5) / scale - 0.5 between its two rows
 // of x; an even number of copies has its middle between two p, so that the mean of two such means is at p. At an edge fewer copies
 // are there, and all of them are x's edge: as a mean's padding does not count, so is y.
+#include "base/interval.h"
 #include "graph/layer_kind.h"
 #include "graph/ops/shapes.h"
 #include "graph/ops/windows.h"
@@ -132,7 +133,7 @@ class Upsample2d final : public Op {
 
 Tensor upsample2d(const Tensor& x, const Upsample2dOptions& o) {
   floats_only("upsample2d", x);
-  if (o.scale < 1) throw UserError("upsample2d: `scale` is " + std::to_string(o.scale) + "; expected an integer of at least 1");
+  require_within("upsample2d: scale", o.scale, {.least = 1, .most = kMostWindow});
   const Slides slides = slides_of(x, {.over = o.over});
   std::vector<Dim> dims;
   for (const Dim& d : x.shape().dims())
@@ -147,7 +148,7 @@ static const LayerKind kKind(
       .doc = "number of result rows and columns per row and column",
       .kind = LayerKey::Kind::whole,
       .least = 1,
-      .most = 1 << 20,
+      .most = kMostWindow,
       .required = true},
      {.name = "mode", .doc = "interpolation", .kind = LayerKey::Kind::word, .words = {"nearest", "bilinear"}},
      {"over", "the two dims that are enlarged, rows first; default: its input's last two", LayerKey::Kind::names}},

@@ -3,68 +3,65 @@
 
 #include <algorithm>
 
+#include "base/interval.h"
+
 namespace motley {
 
 namespace {
 
-void at_least(Index value, Index least, const std::string& what) {
-  if (value < least) throw UserError(what + " is " + std::to_string(value) + "; expected at least " + std::to_string(least));
+struct Asked {
+  Index window, stride, dilation, before, after;  // before, after: of the padding
+};
+// What is asked for along one dim. UserError: a number that is not in its range.
+Asked asked_of(const SlideOptions& o, bool rows) {
+  const auto of = [&](const Extent2& e) { return rows ? e.rows : e.cols; };
+  const Padding& p = o.padding;
+  const bool sizes = p.kind == Padding::Kind::sizes;
+  const Asked out{of(o.window), of(o.stride), of(o.dilation), sizes ? (rows ? p.top : p.left) : 0,
+                  sizes ? (rows ? p.bottom : p.right) : 0};
+  require_within("window", out.window, {.least = 1, .most = kMostWindow});
+  require_within("stride", out.stride, {.least = 1, .most = kMostWindow});
+  require_within("dilation", out.dilation, {.least = 1, .most = kMostWindow});
+  for (const Index side : {out.before, out.after}) require_within("padding", side, {.least = 0, .most = kMostWindow});
+  return out;
 }
 
-Slide slide(const std::string& dim, Index in, Index window, Index stride, Index dilation, const Padding& padding, bool rows) {
-  at_least(window, 1, "window");
-  at_least(stride, 1, "stride");
-  at_least(dilation, 1, "dilation");
-  Slide s{dim, in, 0, window, stride, dilation, 0};
-  const Index reach = (window - 1) * dilation + 1;
-  Index after = 0;
-  if (padding.kind == Padding::Kind::same) {
-    s.out = (in + stride - 1) / stride;
-    const Index total = std::max<Index>((s.out - 1) * stride + reach - in, 0);
-    s.before = total / 2;
+Slide slide(const Dim& dim, const Asked& asked, Padding::Kind padding) {
+  const Index in = dim.size, reach = (asked.window - 1) * asked.dilation + 1;
+  Slide s{dim.name, in, 0, asked.window, asked.stride, asked.dilation, asked.before};
+  if (padding == Padding::Kind::same) {
+    s.out = (in + s.stride - 1) / s.stride;
+    s.before = std::max<Index>((s.out - 1) * s.stride + reach - in, 0) / 2;
     return s;
   }
-  if (padding.kind == Padding::Kind::sizes) {
-    s.before = rows ? padding.top : padding.left;
-    after = rows ? padding.bottom : padding.right;
-    at_least(std::min(s.before, after), 0, "padding");
-  }
-  if (reach > in + s.before + after)
-    throw UserError("a window that covers " + std::to_string(reach) + " does not fit \"" + dim + "\" of size " +
+  const Index padded = in + asked.before + asked.after;
+  if (reach > padded)
+    throw UserError("a window that covers " + std::to_string(reach) + " does not fit \"" + dim.name + "\" of size " +
                     std::to_string(in) +
-                    (s.before + after > 0 ? " with padding " + std::to_string(s.before) + " and " + std::to_string(after) : "") +
+                    (padded > in ? " with padding " + std::to_string(asked.before) + " and " + std::to_string(asked.after) : "") +
                     "; make it smaller or pad more");
-  s.out = (in + s.before + after - reach) / stride + 1;
+  s.out = (padded - reach) / s.stride + 1;
   return s;
 }
 
-// The transposed geometry: windows placed over `in` rows, side by side and overlapping, make the rows that they would be read from.
-Slide transposed(const std::string& dim, Index in, Index window, Index stride, Index dilation, const Padding& padding, bool rows,
-                 Index more) {
-  at_least(window, 1, "window");
-  at_least(stride, 1, "stride");
-  at_least(dilation, 1, "dilation");
-  if (more < 0 || more >= std::max(stride, dilation))
+// The transposed geometry: windows placed over `dim`'s rows, side by side and overlapping, make the rows that they would be read
+// from.
+Slide transposed(const Dim& dim, const Asked& asked, Padding::Kind padding, Index more) {
+  const Index in = dim.size, reach = (asked.window - 1) * asked.dilation + 1;
+  if (more < 0 || more >= std::max(asked.stride, asked.dilation))
     throw UserError("`output_padding` is " + std::to_string(more) + "; expected at least 0, and less than the stride of " +
-                    std::to_string(stride) + " or the dilation of " + std::to_string(dilation));
-  if (padding.kind == Padding::Kind::same) {
+                    std::to_string(asked.stride) + " or the dilation of " + std::to_string(asked.dilation));
+  if (padding == Padding::Kind::same) {
     if (more > 0)
       throw UserError(
           "`output_padding` needs a padding in numbers: with \"same\" the result has stride times the rows and columns");
-    return slide(dim, in * stride, window, stride, dilation, padding, rows);
+    return slide({dim.name, in * asked.stride}, asked, padding);
   }
-  const Index reach = (window - 1) * dilation + 1, all = (in - 1) * stride + reach;
-  Slide s{dim, 0, in, window, stride, dilation, 0};
-  Index after = 0;
-  if (padding.kind == Padding::Kind::sizes) {
-    s.before = rows ? padding.top : padding.left;
-    after = rows ? padding.bottom : padding.right;
-    at_least(std::min(s.before, after), 0, "padding");
-  }
-  s.in = all - s.before - after + more;
+  const Index all = (in - 1) * asked.stride + reach;
+  Slide s{dim.name, all - asked.before - asked.after + more, in, asked.window, asked.stride, asked.dilation, asked.before};
   if (s.in < 1)
-    throw UserError("padding " + std::to_string(s.before) + " and " + std::to_string(after) + " removes all of the " +
-                    std::to_string(all) + " that the windows produce from \"" + dim + "\" of size " + std::to_string(in) +
+    throw UserError("padding " + std::to_string(asked.before) + " and " + std::to_string(asked.after) + " removes all of the " +
+                    std::to_string(all) + " that the windows produce from \"" + dim.name + "\" of size " + std::to_string(in) +
                     "; use less padding");
   return s;
 }
@@ -89,14 +86,13 @@ std::array<Dim, 2> dims_under(const Tensor& x, const std::array<Dim, 2>& named) 
 
 Slides slides_of(const Tensor& x, const SlideOptions& o) {
   const auto [rows, cols] = dims_under(x, o.over);
-  return {slide(rows.name, rows.size, o.window.rows, o.stride.rows, o.dilation.rows, o.padding, true),
-          slide(cols.name, cols.size, o.window.cols, o.stride.cols, o.dilation.cols, o.padding, false)};
+  return {slide(rows, asked_of(o, true), o.padding.kind), slide(cols, asked_of(o, false), o.padding.kind)};
 }
 
 Slides transposed_slides_of(const Tensor& x, const SlideOptions& o, const Extent2& more) {
   const auto [rows, cols] = dims_under(x, o.over);
-  return {transposed(rows.name, rows.size, o.window.rows, o.stride.rows, o.dilation.rows, o.padding, true, more.rows),
-          transposed(cols.name, cols.size, o.window.cols, o.stride.cols, o.dilation.cols, o.padding, false, more.cols)};
+  return {transposed(rows, asked_of(o, true), o.padding.kind, more.rows),
+          transposed(cols, asked_of(o, false), o.padding.kind, more.cols)};
 }
 
 std::vector<std::string> other_dims(const Tensor& x, const Slides& slides) {

@@ -9,6 +9,9 @@
 
 namespace motley {
 
+// The greatest window, stride, dilation, padding or scale: products of two, and with sizes of dims, stay below 2^63.
+inline constexpr Index kMostWindow = Index{1} << 20;
+
 struct SlideOptions {
   std::array<Dim, 2> over{};
   Extent2 window{}, stride{}, dilation{};
@@ -26,7 +29,7 @@ struct Slide {
 };
 using Slides = std::array<Slide, 2>;  // rows, columns
 
-// UserError: `over` is not two dims of x, extents below 1, padding below 0, a window that does not fit.
+// UserError: `over` is not two dims of x, a number that is not from 1 (a padding: 0) to kMostWindow, a window that does not fit.
 Slides slides_of(const Tensor& x, const SlideOptions& options);
 // Slides of windows that make their inputs from their outputs x; `more`: rows and columns at the end that the windows would not
 // cover.
