@@ -29,17 +29,21 @@ namespace motley {
 
 namespace {
 
-// The unsharded plan, whose means over a rank's own part are over the parts of the sharded one.
+// The unsharded plan, whose means over a rank's own part are over the parts of the sharded one. Passes are found by name: rules may
+// keep copies, which the unsharded plan does not have.
 Plan with_parts_of(const Plan& sharded, const Step& step, const Mesh& one, const BalanceOptions& options) {
   const Plan plan = balance(step, one, {}, {}, options);
   PlanData data = plan.data();
   bool any = false;
-  for (std::size_t p = 0; p < data.passes.passes.size(); p++) {
-    OwnPart& own = data.passes.passes[p].own;
+  const std::vector<Pass>& passes = sharded.data().passes.passes;
+  for (Pass& p : data.passes.passes) {
+    OwnPart& own = p.own;
     if (own.of < 0) continue;
     any = true;
+    const auto its = std::find_if(passes.begin(), passes.end(), [&](const Pass& other) { return other.name == p.name; });
+    check(its != passes.end(), "a mean over a rank's own part is a pass of every plan");
     std::set<Index> borders;
-    for (const Work& w : at(sharded.data().pass_plans, static_cast<int>(p)).work)
+    for (const Work& w : at(sharded.data().pass_plans, static_cast<int>(its - passes.begin())).work)
       if (w.any) borders.insert(at(w.box, own.of).begin);
     own.borders.assign(borders.begin(), borders.end());
   }

@@ -170,6 +170,23 @@ TEST_CASE("verify: statistics of a rank's own samples are those of the same part
   CHECK(report.ok());
 }
 
+TEST_CASE("verify: own statistics under rules that keep copies, which the network in one piece does not have", "[verify]") {
+  Graph graph;
+  Tensor x = graph.input("image", {{"batch", 5}, {"in", 2}, {"rows", 6}, {"cols", 5}});
+  const Tensor label = graph.input("label", {{"batch", 5}}, DType::i32);
+  x = batch_norm(conv2d(x, {.out = {"f", 4}, .window = 3, .name = "c"}), {.local = true, .name = "n"});
+  const Dim made{"made", 4};
+  const Tensor a = conv2d(x, {.out = made, .window = 1, .name = "a"}),
+               b = conv2d(x, {.out = made, .window = 3, .padding = same, .name = "b"});
+  const Tensor logits = dense(add(a, b), {.out = {{"classes", kClasses}}});
+  const Step step = training(mean(softmax_cross_entropy(logits, label, {"classes", kClasses})), Sgd{.learning_rate = 0.1});
+  LayoutRules rules{{"batch", "all", Sizes{{2, 0, 3}}}};
+  rules.tensor("a", {{"batch", Axes{}}, {"made", "all", Sizes{{1, 2, 1}}}});
+  const VerifyReport report = verified_uneven(step, rules);
+  INFO(report.text());
+  CHECK(report.ok());
+}
+
 // The mean of a layer norm's result over the dims that it normalises is its bias: the convolution's gradient is rounding alone, and
 // LAMB moves its weights in any direction by a part of their length.
 TEST_CASE("verify: weights that LAMB moves by rounding alone excuse what follows from them", "[verify]") {
