@@ -2,9 +2,28 @@
 #include <motley/error.h>
 #include <motley/mesh.h>
 
+#include <algorithm>
 #include <set>
 
 namespace motley {
+
+namespace {
+
+void check_word(const Device& d, const std::string& key, const std::string& word, const std::vector<std::string>& known) {
+  if (!word.empty() && std::find(known.begin(), known.end(), word) == known.end())
+    throw UserError("device \"" + d.name + "\": " + key + " is \"" + word + "\"" + did_you_mean(word, known));
+}
+
+// What a mesh file checks by key.
+void check_device(const Device& d) {
+  const Device& real = driven(d);
+  check_word(d, "isa", real.isa, isa_names());
+  check_word(d, "library", real.library, cpu_library_names());
+  if (real.memory_bytes < 0 || real.threads < 1 || real.index < 0)
+    throw UserError("device \"" + d.name + "\": memory_bytes and index are at least 0, threads at least 1");
+}
+
+}  // namespace
 
 Mesh::Mesh(std::vector<Axis> axes, std::vector<Device> devices) : axes_(std::move(axes)), devices_(std::move(devices)) {
   std::size_t ranks = 1;
@@ -25,6 +44,7 @@ Mesh::Mesh(std::vector<Axis> axes, std::vector<Device> devices) : axes_(std::mov
   for (std::size_t r = 0; r < devices_.size(); r++) {
     if (devices_[r].name.empty()) devices_[r].name = "rank " + std::to_string(r);
     if (!names.insert(devices_[r].name).second) throw UserError("two devices are called \"" + devices_[r].name + "\"");
+    check_device(devices_[r]);
   }
 }
 

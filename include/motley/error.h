@@ -2,7 +2,6 @@
 /// @file
 /// What can go wrong, and the exit code with which each failure ends the program.
 #pragma once
-#include <source_location>
 #include <stdexcept>
 #include <string>
 
@@ -46,7 +45,8 @@ class UserError : public Error {
 /// A bug in motley. The text ends with file and line.
 class InternalError : public Error {
  public:
-  explicit InternalError(const std::string& text, std::source_location at = std::source_location::current());  ///< exit code 70
+  explicit InternalError(const std::string& text, const char* file = __builtin_FILE(),
+                         int line = __builtin_LINE());  ///< exit code 70
 };
 
 /// A device is unavailable, out of memory, or a vendor's call failed: the call, its text, the device.
@@ -62,7 +62,7 @@ class Stopped : public Error {
 };
 
 /// Throws InternalError unless `holds`; `what` says what should hold.
-void check(bool holds, const char* what, std::source_location at = std::source_location::current());
+void check(bool holds, const char* what, const char* file = __builtin_FILE(), int line = __builtin_LINE());
 
 /// @}
 }  // namespace motley

@@ -61,12 +61,11 @@ const std::vector<std::string>& cpu_libraries() {
 #endif
 }
 
-InternalError::InternalError(const std::string& text, std::source_location at)
-    : Error(Exit::internal, text + " (" + std::string(at.file_name()) + ":" + std::to_string(at.line()) + "; please report this)") {
-}
+InternalError::InternalError(const std::string& text, const char* file, int line)
+    : Error(Exit::internal, text + " (" + file + ":" + std::to_string(line) + "; please report this)") {}
 
-void check(bool holds, const char* what, std::source_location at) {
-  if (!holds) throw InternalError(std::string("broken inside: ") + what, at);
+void check(bool holds, const char* what, const char* file, int line) {
+  if (!holds) throw InternalError(std::string("broken inside: ") + what, file, line);
 }
 
 }  // namespace motley

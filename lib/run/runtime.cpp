@@ -278,6 +278,7 @@ void run_ranks(std::vector<std::unique_ptr<Transport>> transports, const std::fu
 }
 
 void run_ranks_in_memory(int ranks, const std::function<void(Runtime&)>& body) {
+  if (!body) throw UserError("there is no body to run");
   if (ranks < 1) throw UserError(std::to_string(ranks) + " ranks; expected at least one");
   run_ranks(in_memory(ranks), body);
 }

@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "base/at.h"
+#include "base/interval.h"
 #include "mesh/control.h"
 #include "plan/plan_data.h"
 #include "run/agreed.h"
@@ -100,6 +101,7 @@ class Evaluating {
         if (d > dims_.classes) after_ *= output_.shape[d].size;
       }
     for (const Index size : each_) whole_.push_back({0, size});
+    require_within("label_smoothing", options.label_smoothing, {.least = 0, .most = 1});
     check_samples();
     check_labels();
   }

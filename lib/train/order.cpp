@@ -16,7 +16,7 @@ Order::Order(Index samples, Index batch, std::uint64_t seed) : samples_(samples)
 }
 
 std::vector<Index> Order::batch_of(Index step) const {
-  check(step >= 0, "steps are counted from 0");
+  if (step < 0) throw UserError("step " + std::to_string(step) + " has no batch: steps are counted from 0");
   if (const Index epoch = step / steps_per_epoch(); epoch != epoch_) {
     // Fisher and Yates: element i changes places with one of 0..i.
     const RandomStream draws(seed_, "order of epoch " + std::to_string(epoch));

@@ -107,6 +107,12 @@ Datasets synthetic(const SampleKind& kind, Index samples, std::uint64_t seed) {
   if (classes < 1 && kind.label_dtype == DType::i32)
     throw UserError("synthetic data has at least one class, not " + std::to_string(classes));
   if (samples < 1) throw UserError("synthetic data has at least one sample, not " + std::to_string(samples));
+  const auto has_elements = [](const SampleKind& its) {
+    return std::all_of(its.extents.begin(), its.extents.end(), [](Index size) { return size > 0; }) &&
+           std::all_of(its.label_extents.begin(), its.label_extents.end(), [](Index size) { return size > 0; });
+  };
+  if (!has_elements(kind) || !std::all_of(kind.further.begin(), kind.further.end(), has_elements))
+    throw UserError("the sizes of a synthetic sample and of its labels are at least 1");
   const auto has_numbers = [](const SampleKind& its) { return its.dtype != DType::i32 || its.numbers > 0; };
   if (!has_numbers(kind) || !std::all_of(kind.further.begin(), kind.further.end(), has_numbers))
     throw UserError("synthetic whole numbers are below a number of at least 1");

@@ -399,7 +399,11 @@ class Job {
     on_rank_0(rt_.transport(), [&] {
       TraceSummary summary = summarise(trace, first_step_ + static_cast<Index>(warm_up(timed_.front().size())) + 1);
       for (std::size_t r = 0; r < summary.ranks.size(); r++) summary.ranks[r].disturbed = out_.ranks[r].disturbed;
-      save(summary, in_.run_directory / kTraceFile);
+      try {
+        save(summary, in_.run_directory / kTraceFile);
+      } catch (const UserError& e) {  // what was trained counts
+        warn(fmt::format("{} is missing: {}", kTraceFile, e.what()));
+      }
       if (in_.trace.empty()) return;
       write_file(in_.trace.string(), chrome_trace(trace));
       if (!in_.say) return;
@@ -421,14 +425,23 @@ class Job {
   // continue from here.
   void keep_trained(bool resumable) {
     if (out_.steps == first_step_) return;
-    try {
-      note(trainer_.figures());  // so that no message is in flight
+    const auto warns = [&](const char* what, auto&& work) {  // the run ends with its original error
+      try {
+        work();
+      } catch (const Error& e) {  // on all ranks
+        warn(fmt::format("{} could not be saved: {}", what, e.what()));
+      }
+    };
+    warns("the last step's figures", [&] { note(trainer_.figures()); });  // so that no message is in flight
+    warns("a checkpoint", [&] {
       checkpoints_.finish();
       if (resumable) checkpoints_.write(out_.steps);
-      save_weights(rt_, trainer_.state(), in_.run_directory / kWeightsFile);
-    } catch (const Error& e) {  // on all ranks; the run ends with its original error
-      if (rt_.rank() == 0 && in_.warn) in_.warn(std::string("warning: weights could not be saved: ") + e.what());
-    }
+    });
+    warns("weights", [&] { save_weights(rt_, trainer_.state(), in_.run_directory / kWeightsFile); });
+  }
+
+  void warn(const std::string& text) const {
+    if (rt_.rank() == 0 && in_.warn) in_.warn("warning: " + text);
   }
 
   // Rank 0 alone: the others may have ended. Its own error is reported, whatever happens to the file.

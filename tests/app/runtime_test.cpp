@@ -50,6 +50,7 @@ TEST_CASE("ranks as threads: the first error is thrown, and ends the others") {
   };
   CHECK_THROWS_WITH(run_ranks_in_memory(3, body), "rank 2 does not want");
   CHECK_THROWS_AS(run_ranks_in_memory(3, body), UserError);
+  CHECK_THROWS_WITH(run_ranks_in_memory(2, {}), "there is no body to run");
   CHECK_THROWS_AS(run_ranks_in_memory(2, [](Runtime&) { throw std::out_of_range("at"); }), std::out_of_range);
 }
 

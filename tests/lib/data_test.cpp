@@ -260,6 +260,7 @@ TEST_CASE("synthetic samples are determined by the seed alone and can be learnt"
   CHECK(one[0] > 0);
   CHECK(refused([] { synthetic({1}, 0, 1, 1); }).code == Exit::config);
   CHECK(refused([] { synthetic({1}, 1, 0, 1); }).code == Exit::config);
+  CHECK(says(refused([] { synthetic({3, -1}, 1, 1, 1); }), "at least 1"));
 }
 
 TEST_CASE("each epoch visits its own permutation, a short last batch is dropped") {
@@ -283,6 +284,7 @@ TEST_CASE("each epoch visits its own permutation, a short last batch is dropped"
   CHECK(Order(103, 10, 6).batch_of(25) != order.batch_of(25));
   CHECK(Order(4, 4, 1).batch_of(7).size() == 4);
   CHECK(says(refused([] { Order(9, 10, 1); }), "only 9"));
+  CHECK(says(refused([] { Order(10, 10, 1).batch_of(-1); }), "steps are counted from 0"));
   CHECK(refused([] { Order(9, 0, 1); }).code == Exit::config);
 }
 

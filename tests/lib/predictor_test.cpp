@@ -126,6 +126,7 @@ TEST_CASE("evaluation: what is wrong with samples is said", "[train]") {
       data->wrong = label;
       CHECK_THROWS_WITH(evaluate(rt, predictor, data), Catch::Contains("sample 1 has the label " + std::to_string(label)));
     }
+    CHECK_THROWS_WITH(evaluate(rt, predictor, data, {.label_smoothing = 3}), Catch::Contains("label_smoothing: expected"));
     data->extents = {2, 6, 6};
     CHECK_THROWS_WITH(evaluate(rt, predictor, data), Catch::Contains("a sample has the sizes [2, 6, 6], \"image\" has [2, 6, 5]"));
     CHECK_THROWS_WITH(evaluate(rt, predictor, nullptr), Catch::Contains("no samples to evaluate on"));

@@ -268,6 +268,15 @@ TEST_CASE("shapes: what does not fit is said with layers, dims and sizes", "[sha
         }) == "concat works on floats; \"label\" holds integers");
 }
 
+TEST_CASE("dims that are named twice, and values that are no numbers, are refused") {
+  using T = const Tensor&;
+  CHECK(refused([](Graph&, T t) { return mean(t, {c, h, c}); }) == "mean: `over` names \"c\" twice");
+  CHECK(refused([](Graph&, T t) { return dense(t, {.in = {c, c}, .out = {Dim{"f", 2}}}); }) == "dense: `in` names \"c\" twice");
+  CHECK(refused([](Graph&, T t) { return dense(t, {.out = {Dim{"f", 2}}, .keep = {n, n}}); }) == "dense: `keep` names \"n\" twice");
+  CHECK_THAT(refused([](Graph&, T t) { return sum(t, {Dim{"cc"}}); }), Catch::Contains("sum: `over` names \"cc\", which \"x\""));
+  CHECK_THAT(refused([](Graph&, T t) { return leaky_relu(t, {.slope = std::nan("")}); }), Catch::Contains("leaky_relu: slope"));
+}
+
 TEST_CASE("windows: numbers whose products would not fit are refused by name") {
   using T = const Tensor&;
   const Index huge = Index{1} << 62;

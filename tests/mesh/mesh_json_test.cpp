@@ -27,6 +27,15 @@ Lines said_of(const std::string& text) {
 
 }  // namespace
 
+TEST_CASE("devices that are made in C++ have a mesh file's ranges") {
+  const auto mesh_of = [](const Device& d) { return Mesh({{"all", 1}}, {d}); };
+  CHECK_THROWS_WITH(mesh_of({.name = "a", .memory_bytes = -1}),
+                    Catch::Contains("device \"a\": memory_bytes and index are at least 0"));
+  CHECK_THROWS_WITH(mesh_of({.threads = 0}), Catch::Contains("device \"rank 0\"") && Catch::Contains("threads at least 1"));
+  CHECK_THROWS_WITH(mesh_of({.isa = "avx3"}), Catch::Contains("isa is \"avx3\""));
+  CHECK_THROWS_WITH(mesh_of({.library = "mkl"}), Catch::Contains("library is \"mkl\""));
+}
+
 TEST_CASE("a mesh file is read whole") {
   const Folder folder(
       "motley-mesh gr\xc3\xb6\xc3\x9f"

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "graph/nodes.h"
+#include "graph/ops/shapes.h"
 
 namespace motley {
 
@@ -80,8 +81,8 @@ Tensor dense(const Tensor& x, const DenseOptions& o) {
   std::vector<std::string> in;
   if (!o.in.empty() && !o.keep.empty()) throw UserError("dense takes `in` or `keep`, not both");
   if (o.out.empty()) throw UserError("dense needs `out`: the dims it makes");
-  for (const Dim& d : o.keep) x.shape().position(d.name);
-  for (const Dim& d : o.in) x.shape().position(d.name);
+  check_dims("dense", x, o.keep, "keep");
+  check_dims("dense", x, o.in, "in");
   for (std::size_t i = 0; i < x.shape().rank(); i++) {
     const std::string& name = x.shape()[i].name;
     auto is = [&](const Dim& d) { return d.name == name; };

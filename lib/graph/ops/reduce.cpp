@@ -5,6 +5,7 @@
 
 #include "graph/compiled.h"
 #include "graph/nodes.h"
+#include "graph/ops/shapes.h"
 
 namespace motley {
 
@@ -59,7 +60,7 @@ enum class Mean : std::uint8_t { no, yes };
 
 Tensor reduce(const Tensor& x, const std::vector<Dim>& over, const std::string& kind, const std::string& name, Mean mean) {
   auto graph = GraphNodes::graph_of({x});
-  for (const Dim& d : over) x.shape().position(d.name);
+  check_dims(kind, x, over, "over");
   std::vector<Dim> kept;
   Index count = 1;
   for (const Dim& d : x.shape().dims()) {

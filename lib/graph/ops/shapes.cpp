@@ -2,6 +2,7 @@
 #include "graph/ops/shapes.h"
 
 #include <algorithm>
+#include <set>
 
 namespace motley {
 
@@ -80,6 +81,13 @@ Dim dim_of(const std::string& op, const Tensor& x, const std::string& dim, const
   for (const Dim& d : x.shape().dims()) known.push_back(d.name);
   throw UserError(op + ": `" + key + "` names \"" + dim + "\", which \"" + x.name() + "\" does not have" +
                   did_you_mean(dim, known));
+}
+
+void check_dims(const std::string& op, const Tensor& x, const std::vector<Dim>& dims, const std::string& key) {
+  std::set<std::string> seen;
+  for (const Dim& d : dims)
+    if (!seen.insert(dim_of(op, x, d.name, key).name).second)
+      throw UserError(op + ": `" + key + "` names \"" + d.name + "\" twice");
 }
 
 Dim made_dim(const std::string& op, const Tensor& x, const Dim& out, Index size) {
