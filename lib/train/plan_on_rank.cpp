@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/plan_on_rank.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <motley/error.h>
 
 #include <algorithm>
@@ -55,6 +57,25 @@ PlanOnRank::PlanOnRank(Runtime& rt, const Plan& p, Parameters parameters)
       f64_(plan.data().dtype == DType::f64 ? f64_backend() : nullptr),
       backend_(f64_ ? f64_.get() : &rt.backend(plan.mesh())) {}
 
+std::map<std::string, ReadBox> PlanOnRank::by_name(const std::vector<Feed>& feeds) const {
+  const Passes& passes = plan.data().passes;
+  std::map<std::string, ReadBox> named;
+  for (const Feed& f : feeds) {
+    const std::string& name = f.tensor.name();
+    if (!named.emplace(name, f.data).second) throw UserError("\"" + name + "\" is fed twice");
+    const int tensor = passes.find(name);
+    if (tensor < 0) continue;  // check_feeds() says so
+    std::vector<Index> sizes, expected;
+    for (const Dim& d : f.tensor.shape().dims()) sizes.push_back(d.size);
+    for (const Dim& d : at(passes.tensors, tensor).shape.dims()) expected.push_back(d.size);
+    if (!expected.empty()) expected.front() *= passes.accumulate;
+    if (sizes != expected)
+      throw UserError(fmt::format("\"{}\" is fed as a tensor of sizes [{}], the step's has [{}]; feed the tensor of its graph",
+                                  name, fmt::join(sizes, ", "), fmt::join(expected, ", ")));
+  }
+  return named;
+}
+
 void PlanOnRank::check_feeds(const std::map<std::string, ReadBox>& feeds) const {
   const Passes& passes = plan.data().passes;
   for (const auto& [name, read] : feeds) {
@@ -86,13 +107,6 @@ void PlanOnRank::feed(Executor& executor, const std::map<std::string, ReadBox>& 
     fed_by(passes, name, all, number)(box, out);
     check_numbers(at(passes.tensors, passes.find(name)), out);
   });
-}
-
-std::map<std::string, ReadBox> by_name(const std::vector<Feed>& feeds) {
-  std::map<std::string, ReadBox> named;
-  for (const Feed& f : feeds)
-    if (!named.emplace(f.tensor.name(), f.data).second) throw UserError("\"" + f.tensor.name() + "\" is fed twice");
-  return named;
 }
 
 }  // namespace motley

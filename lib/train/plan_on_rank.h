@@ -22,6 +22,8 @@ class PlanOnRank {
   const Plan plan;
   const Program program;
   Backend& backend() const { return *backend_; }  // f64 plans run on f64_backend()
+  // By the inputs' names. UserError: one is fed twice, or by a tensor of other sizes.
+  std::map<std::string, ReadBox> by_name(const std::vector<Feed>& feeds) const;
   // The same result on every rank, whatever it reads. UserError: an input that is missing, empty or not one of the step's.
   void check_feeds(const std::map<std::string, ReadBox>& feeds) const;
   std::map<std::string, ReadBox> zeros() const;  // of all inputs
@@ -33,8 +35,5 @@ class PlanOnRank {
   const std::unique_ptr<Backend> f64_;
   Backend* const backend_;
 };
-
-// By the inputs' names. UserError: one is fed twice.
-std::map<std::string, ReadBox> by_name(const std::vector<Feed>& feeds);
 
 }  // namespace motley

@@ -61,7 +61,7 @@ Ran Predictor::run(std::initializer_list<Feed> feeds) {
 }
 
 Ran Predictor::run(const std::vector<Feed>& feeds) {
-  return impl_->run([&] { return by_name(feeds); });
+  return impl_->run([&] { return impl_->on_rank.by_name(feeds); });
 }
 
 Ran Predictor::run_named(const std::map<std::string, ReadBox>& feeds) {

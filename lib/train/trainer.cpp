@@ -325,7 +325,7 @@ StepReport Trainer::step(std::initializer_list<Feed> feeds) {
 
 StepReport Trainer::step(const std::vector<Feed>& feeds) {
   std::map<std::string, ReadBox> named;
-  std::optional<Error> wrong = error_of([&] { named = by_name(feeds); });
+  std::optional<Error> wrong = error_of([&] { named = impl_->on_rank.by_name(feeds); });
   return impl_->run(named, std::move(wrong));
 }
 

@@ -271,7 +271,9 @@ TEST_CASE("trainer: refuses what was not fed, and ranks with another network", "
   // On one rank alone: all ranks say so before the update, and continue.
   const Plan three = small_plan(3, DType::f64);
   std::mutex lock;
-  const Feed twice{Graph().input("image", {{"batch", 4}}), b.images};
+  Graph same;  // as that of the step
+  const Feed twice{same.input("image", {{"batch", 4}, {"in", 2}, {"rows", 6}, {"cols", 5}}), b.images};
+  const Feed other_sizes{Graph().input("image", {{"batch", 8}}), b.images};
   run_ranks_in_memory(3, [&](Runtime& rt) {
     Trainer trainer(rt, three);
     const std::map<std::string, ReadBox> good{{"image", b.images}, {"label", b.labels}};
@@ -284,12 +286,14 @@ TEST_CASE("trainer: refuses what was not fed, and ranks with another network", "
     const std::string said = thrown_by([&] { trainer.step_named(missing); });
     const std::string named = thrown_by([&] { trainer.step_named(unknown); });
     const std::string doubled = thrown_by([&] { bad ? trainer.step({twice, twice}) : trainer.step_named(good); });
+    const std::string sized = thrown_by([&] { bad ? trainer.step({other_sizes}) : trainer.step_named(good); });
     const auto after = weights(rt, three, trainer);
     const StepReport next = trainer.step_named(good);
     const std::lock_guard hold(lock);
     CHECK(said == "input \"label\" is not fed");
     CHECK_THAT(named, Catch::Contains("\"imagge\" is fed, but it is not an input"));
     CHECK(doubled == "\"image\" is fed twice");
+    CHECK(sized == "\"image\" is fed as a tensor of sizes [8], the step's has [4, 2, 6, 5]; feed the tensor of its graph");
     for (const auto& [name, w] : before) CHECK(after.at(name).values == w.values);
     CHECK((next.step == 2 && next.loss < first));
   });
