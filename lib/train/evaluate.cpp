@@ -218,7 +218,13 @@ class Evaluating {
     const auto elements = static_cast<std::size_t>(volume(whole_));
     std::vector<double> targets(elements);
     for (Index n = 0; n < count; n++) {
-      if (!reads([&] { data_->read_targets(first + n, whole_, targets); })) continue;
+      const bool good = reads([&] {
+        data_->read_targets(first + n, whole_, targets);
+        for (const double target : targets)
+          if (!std::isfinite(target))
+            throw UserError(fmt::format("sample {} has the label {}; expected finite numbers", first + n, target), Exit::data);
+      });
+      if (!good) continue;
       for (std::size_t k = 0; k < elements; k++) {
         const double x = outputs[static_cast<std::size_t>(n) * elements + k], y = targets[k];
         score.loss += options_.loss == LossKind::mean_squared_error ? (x - y) * (x - y)

@@ -105,7 +105,7 @@ std::int64_t whole(T value) {
 // The labels in an array, one or several per sample.
 class NpyLabels {
  public:
-  // UserError (65): not as expected, or a label that is not a class. samples: -1: any number.
+  // UserError (65): not as expected, or a label that is not a class or not a finite number. samples: -1: any number.
   NpyLabels(const fs::path& file, Index samples, const std::string& of, const SampleKind& expected)
       : array_(file), dtype_(expected.label_dtype), extents_(expected.label_extents) {
     const std::vector<Index>& all = array_.extents();
@@ -127,7 +127,7 @@ class NpyLabels {
     }
     check_count(samples, of);
     if (dtype_ == DType::i32) check_classes(expected.classes, expected.ignored);
-    if (dtype_ != DType::i32 && expected.label_is_part) check_parts();
+    if (dtype_ != DType::i32) expected.label_is_part ? check_parts() : check_finite();
   }
   Index largest() const { return largest_; }  // the largest class
   DType dtype() const { return dtype_; }
@@ -142,7 +142,7 @@ class NpyLabels {
       return with_type(array_.type(),
                        [&]<class N>(N) { array_.read<N>(sample, box, out, [](N value) { return static_cast<T>(whole(value)); }); });
     with_numbers(array_.type(), [&]<class N>(N, auto&& convert) {
-      array_.read<N>(sample, box, out, [&](N value) { return static_cast<T>(convert(value)); });
+      array_.read<N>(sample, box, out, [&](N value) { return static_cast<T>(finite(sample, convert(value))); });
     });
   }
 
@@ -185,6 +185,20 @@ class NpyLabels {
               Exit::data);
       });
     });
+  }
+  // The first 1 GiB; the rest when it is read.
+  void check_finite() const {
+    const Index each = product(extents_);
+    with_numbers(array_.type(), [&]<class T>(T, auto&& convert) {
+      const Index checked = std::min(array_.extents().front() * each, kMostChecked / static_cast<Index>(sizeof(T)));
+      array_.elements<T>().each(0, checked, [&](Index i, T value) { finite(i / each, convert(value)); });
+    });
+  }
+  double finite(Index sample, double label) const {
+    if (!std::isfinite(label))
+      throw UserError(fmt::format("{}: sample {} has the label {}; expected finite numbers", array_.name(), sample, label),
+                      Exit::data);
+    return label;
   }
   NpyFile array_;
   DType dtype_;

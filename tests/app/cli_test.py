@@ -1725,6 +1725,17 @@ def other_losses():
     room.run("train", "arrays.json", "--run-dir", "ignored")
     right = room.json("ignored/run.json")["test_accuracy"] * 10  # ten labels count
     assert abs(right - round(right)) < 1e-9, right
+    # A real label that is not finite is an error of its file, found before any rank computes.
+    write_npy(room.path / "real.npy", [16, 4], [0.25] * 64)
+    write_npy(room.path / "nan.npy", [16, 4], [0.25] * 50 + [float("nan")] + [0.25] * 13)
+    arrays["model"]["loss"] = {"op": "mean_squared_error"}
+    for key in ["labels", "test_labels"]:
+        arrays["data"].update(labels="real.npy", test_labels="real.npy")
+        arrays["data"][key] = "nan.npy"
+        room.write("arrays.json", arrays)
+        for words in [("check", "arrays.json"), ("train", "arrays.json", "--run-dir", "nan"), ("eval", "arrays.json", "--weights", "arrays")]:
+            has(room.run(*words, code=65).err, f"/data/{key}: ", "nan.npy: sample 12 has the label nan; expected finite numbers")
+        assert not (room.path / "nan").exists()
     pictures = job()
     pictures["model"]["loss"] = {"op": "mean_squared_error"}
     pictures["data"] = {"kind": "mnist", "path": "."}

@@ -6,8 +6,11 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
+#include <limits>
 
 #include <jpeglib.h>
 
@@ -219,6 +222,17 @@ TEST_CASE("arrays that are missing, damaged or not as expected are refused by na
   CHECK_THAT(parts(array<float>("<f4", {3, 2}, {0, 1, 0.5, 1.5, 0, 0})),
              Contains("sample 1 has the label 1.5; binary_cross_entropy"));
   CHECK_THAT(parts(array<std::uint8_t>("|u1", {3, 2}, {0, 1, 0, 0, 0, 255})), Contains("sample 2 has the label 255"));
+  const float nan = std::numeric_limits<float>::quiet_NaN(), infinite = std::numeric_limits<float>::infinity();
+  CHECK_THAT(parts(array<float>("<f4", {3, 2}, {0, 1, nan, 0, 0, 0})), Contains("l.npy: sample 1 has the label nan"));
+  const SampleKind real{.label_extents = {2}, .label_dtype = DType::f32};
+  const auto numbers = [&](const std::string& text) {
+    return refused(Exit::data, [&] { load_npy({x, in.write("l.npy", text)}, real); });
+  };
+  CHECK(numbers(array<float>("<f4", {3, 2}, {-7, 1e30f, 0, 0, 0, 0})) == "fine");
+  CHECK_THAT(numbers(array<float>("<f4", {3, 2}, {0, 0, 0, nan, infinite, 0})),
+             Contains("l.npy: sample 1 has the label nan; expected finite numbers"));
+  CHECK_THAT(numbers(array<double>("<f8", {3, 2}, {0, 0, 0, 0, 0, -infinite})), Contains("l.npy: sample 2 has the label -inf"));
+  CHECK_THAT(numbers(array<std::uint16_t>("<f2", {3, 2}, {0x7c00, 0, 0, 0, 0, 0})), Contains("l.npy: sample 0 has the label inf"));
   CHECK_THAT(refused(Exit::data,
                      [&] {
                        load_npy({in.write("e.npy", array<float>("<f4", {0, 2}, {})), y});
@@ -248,6 +262,21 @@ TEST_CASE("a file that becomes shorter while it is used is named") {
              Contains("x.npy: byte ") && Contains("it had 240128 bytes when it was opened"));
   CHECK_THAT(refused(Exit::data, [&] { arrays->read_labels(2, {{0, 20000}}, labels); }), Contains("y.npy: byte "));
   CHECK_THAT(refused(Exit::data, [&] { all_of(*tokens, 300); }), Contains("t.bin: byte "));
+}
+
+TEST_CASE("a real label that is not finite is named when it is read, too") {  // beyond the part that is checked at first
+  const Folder in("motley-own-late-nan");
+  const std::string x = in.write("x.npy", array<float>("<f4", {2, 1}, {0, 0})),
+                    y = in.write("y.npy", array<float>("<f4", {2, 2}, {0, 0, 0, 0}));
+  const auto data = load_npy({x, y}, {.label_extents = {2}, .label_dtype = DType::f32}).train;
+  std::vector<double> out(2);
+  std::ofstream(y, std::ios::binary | std::ios::in) << array<float>("<f4", {2, 2}, {0, 0, 0, std::nanf("")});
+  data->read_targets(0, {{0, 2}}, out);
+  CHECK_THAT(refused(Exit::data,
+                     [&] {
+                       data->read_targets(1, {{0, 2}}, out);
+                     }),
+             Contains("y.npy: sample 1 has the label nan; expected finite numbers"));
 }
 
 TEST_CASE("PNG files of every kind become 1 or 3 channels") {

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <fstream>
 #include <mutex>
+#include <optional>
 
 #include "tests/lib/train_nets.h"
 #include "train/predict.h"
@@ -116,6 +117,11 @@ TEST_CASE("evaluation: what is wrong with samples is said", "[train]") {
     std::vector<Index> sample_extents() const override { return extents; }
     void read(Index, const Box&, std::span<double> out) const override { std::fill(out.begin(), out.end(), 0.0); }
     std::int32_t label(Index sample) const override { return sample == 1 ? wrong : 0; }
+    std::vector<Index> label_extents() const override { return real ? std::vector<Index>{kClasses} : std::vector<Index>{}; }
+    void read_targets(Index sample, const Box&, std::span<double> out) const override {
+      std::fill(out.begin(), out.end(), sample == 1 ? *real : 0.0);
+    }
+    std::optional<double> real{};
   };
   run_ranks_in_memory(1, [&](Runtime& rt) {
     State state(plan, 0, 1);
@@ -127,6 +133,12 @@ TEST_CASE("evaluation: what is wrong with samples is said", "[train]") {
       CHECK_THROWS_WITH(evaluate(rt, predictor, data), Catch::Contains("sample 1 has the label " + std::to_string(label)));
     }
     CHECK_THROWS_WITH(evaluate(rt, predictor, data, {.label_smoothing = 3}), Catch::Contains("label_smoothing: expected"));
+    data->real = 0.5;
+    CHECK(std::isfinite(evaluate(rt, predictor, data, {.loss = LossKind::mean_squared_error}).mean_loss));
+    data->real = std::nan("");
+    CHECK_THROWS_WITH(evaluate(rt, predictor, data, {.loss = LossKind::mean_squared_error}),
+                      Catch::Contains("sample 1 has the label nan; expected finite numbers"));
+    data->real.reset();
     data->extents = {2, 6, 6};
     CHECK_THROWS_WITH(evaluate(rt, predictor, data), Catch::Contains("a sample has the sizes [2, 6, 6], \"image\" has [2, 6, 5]"));
     CHECK_THROWS_WITH(evaluate(rt, predictor, nullptr), Catch::Contains("no samples to evaluate on"));
