@@ -88,8 +88,9 @@ struct NpyFiles {
   std::map<std::string, std::filesystem::path> test_inputs{};  ///< likewise; given with test_images
 };
 /// Arrays in NumPy files. Only the parts that are needed are read, so a file may be larger than memory. An input that expects whole
-/// numbers needs an array of integers. UserError: 66 missing; 65 damaged, not as expected, a label that is not a class or not in
-/// 0..1 where that is expected, or no label that is not ignored; 65 also from read(): the file has become shorter.
+/// numbers needs an array of integers. UserError: 66 missing; 65 damaged, not as expected, a label that is not a class, not finite
+/// or not in 0..1 where that is expected, or no label that is not ignored; 65 also from read(): the file has become shorter, or a
+/// sample or label is not finite (labels in the first 1 GiB of the file: from load_npy()).
 Datasets load_npy(const NpyFiles& files, const SampleKind& expected = {});
 /// PNG and JPEG pictures, `train/CLASS/*` and `test/CLASS/*` (which may be missing: no test part) in the folder, decoded when they
 /// are read. Classes are numbered by name. expected.extents: [channels, rows, cols], of 1 channel (colours become their luminance)
@@ -110,8 +111,8 @@ struct TokenFiles {
 };
 /// Samples of expected.extents[0] consecutive tokens each, whose labels are the tokens shifted by one; tokens left over at the end
 /// are not used. Files are read where they are needed. No test part if it would not have a single sample. UserError: 66 missing; 65
-/// shorter than one sample, not a whole number of tokens, or, from read(), a token that is not below expected.numbers and
-/// expected.classes (both 0: the whole file is read to find the largest token).
+/// shorter than one sample, not a whole number of tokens, tokens that are wider than `type`, or, from read(), a token that is not
+/// below expected.numbers and expected.classes (both 0: the whole file is read to find the largest token).
 Datasets load_tokens(const TokenFiles& files, const SampleKind& expected);
 /// Reads the first 1 GiB of each file. UserError (65): a token that is not below expected.numbers and expected.classes.
 void check_tokens(const TokenFiles& files, const SampleKind& expected);

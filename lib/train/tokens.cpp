@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Token numbers in sequence: the data of a language model.
+#include <fmt/format.h>
 #include <motley/data.h>
 #include <motley/error.h>
 
 #include <algorithm>
 #include <limits>
+#include <string>
 
 #include "train/elements.h"
 
@@ -18,11 +20,13 @@ constexpr Index kMostChecked = Index{1} << 30;  // bytes
 
 class TokenFile {
  public:
-  TokenFile(const fs::path& path, TokenType type) : file_(path), bytes_(type == TokenType::u16 ? 2 : 4) {
+  // vocabulary: 0: any. UserError (65): not a file of such tokens.
+  TokenFile(const fs::path& path, TokenType type, Index vocabulary) : file_(path), bytes_(type == TokenType::u16 ? 2 : 4) {
     if (const auto size = static_cast<Index>(file_.size()); size % bytes_ != 0)
       throw UserError(path.string() + ": " + std::to_string(size) + " bytes are not a whole number of tokens of " +
                           std::to_string(bytes_) + " bytes; expected \"type\" to be the type of a token in the file",
                       Exit::data);
+    bytes_ == 2 ? refuse_wider<std::uint16_t>(vocabulary) : refuse_wider<std::uint32_t>(vocabulary);
   }
   const fs::path& path() const { return file_.path(); }
   Index tokens() const { return static_cast<Index>(file_.size()) / bytes_; }
@@ -34,6 +38,36 @@ class TokenFile {
   }
 
  private:
+  // Numbers of wider tokens: every second one, an upper half, is 0 (at most most_upper, if the vocabulary exceeds T), others are
+  // greater and not all equal. Such a file would be trained on without any error, with the zeros guessed right.
+  template <class T>
+  void refuse_wider(Index vocabulary) const {
+    constexpr Index kLookedAt = Index{1} << 16, kLeastGreater = 16;
+    const Index count = std::min(tokens(), kLookedAt), most_upper = std::max<Index>(vocabulary - 1, 0) >> (8 * sizeof(T));
+    Index first = -1, greater = 0;
+    bool varied = false, third_is_0 = true;  // third: of each four
+    Elements<T> numbers(file_, 0, tokens());
+    for (Index i = 0; i < count; i++) {
+      const Index value = numbers.from(i, 1).front();
+      if (i % 2 == 1 && value > most_upper) return;
+      if (i % 2 == 1) continue;
+      if (i == 0) first = value;
+      varied = varied || value != first;
+      greater += value > most_upper ? 1 : 0;
+      third_is_0 = third_is_0 && (i % 4 == 0 || value == 0);
+    }
+    if (!varied || greater < kLeastGreater) return;
+    const bool four = bytes_ == 2 && third_is_0;
+    const std::string found =
+        fmt::format("{}: {} of its first {} numbers {} {}", path().string(), four ? "three of every four" : "every second one",
+                    count, four ? "are" : "is", most_upper == 0 ? "0" : fmt::format("at most {}", most_upper));
+    if (bytes_ == 2 && !four)
+      throw UserError(found + ", as in a file of tokens of 32 bits; expected tokens of 16 bits, or \"type\": \"u32\"", Exit::data);
+    throw UserError(found +
+                        ", as in a file of tokens of 64 bits; expected 16 or 32 bits, which "
+                        "numpy.asarray(ids, \"<u4\").tofile(...) writes for \"type\": \"u32\"",
+                    Exit::data);
+  }
   template <class T, class F>
   void each_as(Index first, Index count, Index most, F&& use) const {
     Elements<T>(file_, 0, tokens()).each(first, count, [&](Index i, T value) {
@@ -93,9 +127,9 @@ Index vocabulary_of(const SampleKind& expected) {
   return std::min(expected.numbers, expected.classes);
 }
 
-std::vector<std::shared_ptr<const TokenFile>> open(const TokenFiles& files) {
-  std::vector<std::shared_ptr<const TokenFile>> out{std::make_shared<TokenFile>(files.path, files.type)};
-  if (!files.test_path.empty()) out.push_back(std::make_shared<TokenFile>(files.test_path, files.type));
+std::vector<std::shared_ptr<const TokenFile>> open(const TokenFiles& files, Index vocabulary) {
+  std::vector<std::shared_ptr<const TokenFile>> out{std::make_shared<TokenFile>(files.path, files.type, vocabulary)};
+  if (!files.test_path.empty()) out.push_back(std::make_shared<TokenFile>(files.test_path, files.type, vocabulary));
   return out;
 }
 
@@ -105,8 +139,8 @@ Datasets load_tokens(const TokenFiles& files, const SampleKind& expected) {
   if (expected.extents.size() != 1 || expected.extents[0] < 1)
     throw UserError("a sample of tokens has one dim, the positions; found " + std::to_string(expected.extents.size()));
   const Index positions = expected.extents[0];
-  const auto opened = open(files);
   Index vocabulary = vocabulary_of(expected);
+  const auto opened = open(files, vocabulary);
   if (vocabulary == 0)
     for (const auto& file : opened)
       file->each(0, file->tokens(), std::numeric_limits<std::int32_t>::max(),
@@ -130,7 +164,7 @@ Datasets load_tokens(const TokenFiles& files, const SampleKind& expected) {
 
 void check_tokens(const TokenFiles& files, const SampleKind& expected) {
   const Index vocabulary = vocabulary_of(expected);
-  for (const auto& file : open(files))
+  for (const auto& file : open(files, vocabulary))
     if (vocabulary > 0) file->each(0, std::min(file->tokens(), kMostChecked / file->bytes_of_one()), vocabulary, [](Index) {});
 }
 

@@ -866,6 +866,27 @@ def own_data():
     assert room.run("train", "--resume", "untested").returncode == 0 and len(losses("untested")) > steps
 
 
+def wide_tokens():
+    """A file of wider tokens than the job says would be trained on, with half of its numbers 0."""
+    room = Room()
+    text = job(max_steps=1)
+    text["layout"] = {"split": {"hidden": {"axis": "all", "parts": [1, 3]}}}
+    text["model"] = {"inputs": {"image": {"batch": 8, "positions": 4, "dtype": "i32"}},
+                     "layers": [{"op": "embedding", "rows": {"vocabulary": 50}, "out": {"hidden": 4}}, {"op": "dense", "in": ["hidden"], "out": {"classes": 50}}],
+                     "loss": {"op": "softmax_cross_entropy", "over": "classes"}}
+    for name, kind in [("right", "H"), ("wide", "I")]:
+        (room.path / name).write_bytes(struct.pack(f"<400{kind}", *[7 * k % 50 for k in range(400)]))
+    for data in [{"path": "right"}, {"path": "wide", "test_path": "wide", "type": "u32"}]:
+        text["data"] = {"kind": "tokens", **data}
+        room.run("train", room.write("text.json", text), "--run-dir", "run", "--overwrite")
+    for key in ["path", "test_path"]:
+        text["data"] = {"kind": "tokens", "path": "right", key: "wide"}
+        room.write("text.json", text)
+        for words in [("check",), ("train", "--run-dir", "none"), ("eval", "--weights", "run")]:
+            has(room.run(*words, "text.json", code=65).err, f"/data/{key}: ", "wide: every second one of its first 800 numbers is 0", 'or "type": "u32"')
+    assert not (room.path / "none").exists()
+
+
 def stores_in_bf16():
     room, bytes_of = Room(), {}
     for dtype in ["f32", "bf16"]:
@@ -1742,7 +1763,7 @@ def other_losses():
     has(room.run("check", room.write("pictures.json", pictures), code=78).err, "/model/loss/op: labels of mnist are classes; expected softmax_cross_entropy")
 
 
-TESTS = [usage, doctor, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, explains, notes, measured_plans, verifies, trains, continues_from_weights, keeps_weights, own_data, several_inputs, stores_in_bf16, sums_with_parameters, names_of_layers, closed_pipe, full_pipes, refuses_weights, resumes, stopped_runs, traces, refusals, stops, run_directory_removed, deaths, deaths_under_mpiexec, launcher_killed, restarts, stops_while_a_rank_hangs, leaves_out_lost_devices, evaluates_by_epoch, optimizers, other_losses, verifies_inference, progress]
+TESTS = [usage, doctor, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, explains, notes, measured_plans, verifies, trains, continues_from_weights, keeps_weights, own_data, wide_tokens, several_inputs, stores_in_bf16, sums_with_parameters, names_of_layers, closed_pipe, full_pipes, refuses_weights, resumes, stopped_runs, traces, refusals, stops, run_directory_removed, deaths, deaths_under_mpiexec, launcher_killed, restarts, stops_while_a_rank_hangs, leaves_out_lost_devices, evaluates_by_epoch, optimizers, other_losses, verifies_inference, progress]
 
 
 def main():

@@ -470,6 +470,52 @@ TEST_CASE("tokens: samples one after another, labels the next token") {
   CHECK_THAT(refused(Exit::config, [&] { load_tokens({good}, {.extents = {2, 4}}); }), Contains("one dim"));
 }
 
+TEST_CASE("tokens that are wider than their type says are refused, odd files of the right width are not") {
+  const Folder in("motley-own-wide-tokens");
+  const auto file = [&](Index bytes, const std::vector<Index>& tokens) {
+    std::string text;
+    for (const Index token : tokens)
+      for (Index b = 0; b < bytes; b++) text += static_cast<char>(token >> 8 * b & 255);
+    return in.write("t.bin", text);
+  };
+  const auto verdict = [&](const std::string& path, TokenType type, Index vocabulary = 0) {
+    const SampleKind kind{.extents = {8}, .classes = vocabulary};
+    const std::string loaded = refused(Exit::data, [&] { load_tokens({path, "", type}, kind); });
+    CHECK(loaded == refused(Exit::data, [&] { check_tokens({path, "", type}, kind); }));
+    CHECK(loaded == refused(Exit::data, [&] { load_tokens({in.write("good.bin", std::string(64, '\0')), path, type}, kind); }));
+    return loaded;
+  };
+  std::vector<Index> text(100000), large, zeros(1000, 0);
+  for (std::size_t i = 0; i < text.size(); i++) text[i] = static_cast<Index>(i * 7 % 50);
+  for (const Index token : text) large.push_back(token * 2000);  // up to 98000
+  using enum TokenType;
+  CHECK_THAT(verdict(file(4, text), u16, 50),
+             Contains("t.bin: every second one of its first 65536 numbers is 0, as in a file of tokens of 32 bits; expected tokens "
+                      "of 16 bits, or \"type\": \"u32\""));
+  CHECK_THAT(verdict(file(4, {text.begin(), text.begin() + 20}), u16), Contains("every second one of its first 40 numbers is 0"));
+  CHECK_THAT(verdict(file(4, large), u16, 100000), Contains("every second one of its first 65536 numbers is at most 1"));
+  CHECK_THAT(verdict(file(8, text), u16, 50),
+             Contains("three of every four of its first 65536 numbers are 0, as in a file of tokens "
+                      "of 64 bits; expected 16 or 32 bits"));
+  CHECK_THAT(verdict(file(8, text), u32, 50),
+             Contains("every second one of its first 65536 numbers is 0, as in a file of tokens of 64"));
+  CHECK(verdict(file(2, text), u16, 50) == "fine");
+  CHECK(verdict(file(4, text), u32, 50) == "fine");
+  CHECK(verdict(file(4, large), u32, 100000) == "fine");
+  // Nothing is known of zeros alone, of a few numbers, or of two that take turns; padding has no odd or even places.
+  CHECK(verdict(file(4, zeros), u16, 50) == "fine");
+  CHECK(verdict(file(4, {text.begin(), text.begin() + 16}), u16, 50) == "fine");
+  std::vector<Index> turns, padded;
+  for (Index i = 0; i < 1000; i++) {
+    turns.push_back(1 - i % 2);
+    padded.push_back(i % 100 < 3 ? i % 50 : 0);
+  }
+  CHECK(verdict(file(2, turns), u16, 2) == "fine");
+  CHECK(verdict(file(2, padded), u16, 50) == "fine");
+  CHECK(verdict(file(2, padded), u16, 1 << 22) == "fine");  // all are as small as upper halves
+  CHECK_THAT(verdict(file(4, padded), u16, 50), Contains("every second one"));
+}
+
 TEST_CASE("values are normalized per channel, in any box") {
   const Folder in("motley-own-normalize");
   const std::string x = in.write("x.npy", array<float>("<f4", {1, 2, 1, 2}, {1, 2, 3, 4}));
