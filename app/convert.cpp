@@ -5,6 +5,7 @@
 
 #include "app/console.h"
 #include "app/verbs.h"
+#include "base/at.h"
 #include "weights/checkpoint.h"
 
 namespace motley::app {
@@ -53,7 +54,11 @@ int convert(const Options& options) {
     which.push_back(static_cast<int>(i));
   }
   const auto writer = writer_for(out, tensors);
-  for (const int i : which) writer->add(in->read(i));
+  for (const int i : which) {
+    const NpyData values = in->read(i);
+    if (const std::string& name = at(in->tensors(), i).name; is_variance(name)) require_variances(in->name(), name, values);
+    writer->add(values);
+  }
   writer->finish();
   if (left_out > 0)
     console.say(LogLevel::info, fmt::format("note: without {} tensors of the file that hold no real numbers, such as "

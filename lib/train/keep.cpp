@@ -161,20 +161,22 @@ void load_weights(Runtime& rt, State& state, const fs::path& path) {
     }
   };
   // What is fused may hide them: the greater of 0 and a NaN is 0 in some libraries.
-  const auto require_finite = [&](const StateEntry& e, const std::vector<BoxValues>& all) {
-    for (const BoxValues& values : all)
+  const auto require_valid = [&](const StateEntry& e, const std::vector<BoxValues>& all) {
+    for (const BoxValues& values : all) {
       for (const double v : values.values)
         if (!std::isfinite(e.dtype == DType::f64 ? v : static_cast<double>(static_cast<float>(v))))
           throw UserError(fmt::format("{}: {} has a value, {}, that is not finite{}", path.string(), shown(e.name), v,
                                       std::isfinite(v) ? " in " + to_string(e.dtype) : ""),
                           Exit::data);
+      if (is_variance(e.name)) require_variances(path.string(), e.name, values.values);
+    }
   };
   agreed(rt.transport(), [&] {
     const std::vector<StoredTensor> wanted = tensors_of(state);
     file = in_own_names(open_weights(path), wanted);
     if (const std::string wrong = differences(shapes_of(wanted), shapes_of(file->tensors())); !wrong.empty())
       throw UserError(file->name() + ": its tensors are not those of the network:" + wrong, Exit::data);
-    each(require_finite);  // damaged values are found before any are overwritten
+    each(require_valid);  // damaged values are found before any are overwritten
   });
   agreed(rt.transport(), [&] {
     each([&](const StateEntry& e, const std::vector<BoxValues>& values) {
@@ -192,6 +194,11 @@ Manifest load_checkpoint(Runtime& rt, State& state, const fs::path& directory, c
   rt.phase("loading a checkpoint");
   std::optional<Checkpoint> from;
   bool averages = true;  // whether the checkpoint keeps averages; else they begin as the parameters
+  const auto values_in = [&](const StoredBox& box, const StoredEntry& its) {
+    std::string bytes(static_cast<std::size_t>(volume(box.as.box) * bytes_of_dtype(its.tensor.dtype)), '\0');
+    from->read(its, box.as.box, std::as_writable_bytes(std::span(bytes)));
+    return values_of({"", its.tensor.dtype, {volume(box.as.box)}}, bytes);
+  };
   // use(a box of the State, the file's entry)
   const auto each = [&](auto&& use) {
     for (const StoredBox& box : state.stored()) {
@@ -238,20 +245,20 @@ Manifest load_checkpoint(Runtime& rt, State& state, const fs::path& directory, c
     if (const std::string wrong = differences(wanted, there); !wrong.empty())
       throw UserError(directory.string() + ": its tensors are not those of the network and its optimizer:" + wrong, Exit::data);
     // Damaged values are found before any value is overwritten.
-    each([&](const StoredBox& box, const StoredEntry& its) { from->check(its, box.as.box); });
+    each([&](const StoredBox& box, const StoredEntry& its) {
+      from->check(its, box.as.box);
+      if (is_variance(its.tensor.name)) require_variances(directory.string(), its.tensor.name, values_in(box, its));
+    });
   });
   agreed(rt.transport(), [&] {
-    std::vector<std::byte> values;
     each([&](const StoredBox& box, const StoredEntry& its) {
-      values.resize(static_cast<std::size_t>(volume(box.as.box) * bytes_of_dtype(its.tensor.dtype)));
-      from->read(its, box.as.box, values);
-      if (dtype_of(box.as.dtype) == its.tensor.dtype) return state.overwrite(box, values.data());
-      const StoredTensor as{"", its.tensor.dtype, {volume(box.as.box)}};
+      NpyData values = values_in(box, its);
       const auto converted = [&](auto kind) {
-        return std::visit([](const auto& list) { return NpyData(std::vector<decltype(kind)>(list.begin(), list.end())); },
-                          values_of(as, {reinterpret_cast<const char*>(values.data()), values.size()}));
+        return std::visit([](const auto& list) { return NpyData(std::vector<decltype(kind)>(list.begin(), list.end())); }, values);
       };
-      state.overwrite(box, bytes_in(box.as.dtype == DType::f64 ? converted(double{}) : converted(float{})).data());
+      if (dtype_of(box.as.dtype) != its.tensor.dtype)
+        values = box.as.dtype == DType::f64 ? converted(double{}) : converted(float{});
+      state.overwrite(box, bytes_in(values).data());
     });
   });
   return from->manifest();

@@ -92,6 +92,21 @@ void require_names(const std::vector<StoredTensor>& tensors) {
   }
 }
 
+bool is_variance(const std::string& tensor) {
+  return tensor.ends_with("running_var");
+}
+
+void require_variances(const std::string& file, const std::string& tensor, const NpyData& values) {
+  const auto each = [&](const auto& list) {
+    for (const auto value : list)
+      if (!(value >= 0))
+        throw UserError(
+            fmt::format("{}: {} has a value, {}, that is no variance; expected numbers from 0 on", file, shown(tensor), value),
+            Exit::data);
+  };
+  std::visit(each, values);
+}
+
 std::optional<Index> elements_of(const std::vector<Index>& extents) {
   Index elements = 1;
   for (Index n : extents)

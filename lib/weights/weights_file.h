@@ -68,6 +68,11 @@ std::unique_ptr<WeightsWriter> new_safetensors(const std::filesystem::path& path
 std::unique_ptr<WeightsWriter> new_npz(const std::filesystem::path& path, const std::vector<StoredTensor>& tensors,
                                        std::uint64_t zip64_from = 0xffffffff);
 
+// Whether the tensor holds variances: running_var, as motley and PyTorch name it.
+bool is_variance(const std::string& tensor);
+// UserError (65): one of the variances is not a number from 0 on. What is fused may hide the NaN that its root is.
+void require_variances(const std::string& file, const std::string& tensor, const NpyData& values);
+
 constexpr const char* kMetadata = "__metadata__";  // what .safetensors files have beside their tensors
 // Whether files of every kind can hold these names: each once, UTF-8, not kMetadata. UserError (65).
 void require_names(const std::vector<StoredTensor>& tensors);

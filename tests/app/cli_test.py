@@ -1021,6 +1021,21 @@ def refuses_weights():
     has(room.run("eval", "job.json", "--weights", "job.json", code=65).err, "job.json: not a valid .safetensors file")
     room.write("empty.npz", "")
     has(room.run("eval", "job.json", "--weights", "empty.npz", code=65).err, "empty.npz: not a valid .npz file")
+    # The root of a variance below 0 is a NaN, which a ReLU may hide.
+    normed = job()
+    normed["model"]["layers"].insert(1, {"op": "batch_norm", "name": "bn1"})
+    room.run("train", room.write("normed.json", normed), "--run-dir", "normed", "--set", "train.max_steps=2")
+    tensors = safetensors(room.path / "normed/weights.safetensors")
+    write_npy(room.path / "x.npy", (1, 1, 8, 8), [0.5] * 64)
+    for value in [-0.5, float("nan")]:
+        dtype, shape, raw = tensors["bn1.running_var"]
+        wrong = tensors | {"bn1.running_var": (dtype, shape, raw[:-4] + struct.pack("<f", value))}
+        for prefix in ["", "module."]:
+            write_safetensors(room.path / "variance.safetensors", {prefix + n: t for n, t in wrong.items()})
+            for words in [("eval", "normed.json", "--weights", "variance.safetensors"), ("convert", "variance.safetensors", "variance"),
+                          ("predict", "normed.json", "--weights", "variance.safetensors", "--input", "x.npy", "-o", "y.npy")]:
+                has(room.run(*words, code=65).err, 'variance.safetensors: "', f'bn1.running_var" has a value, {value}, that is no')
+            assert not (room.path / "variance").exists() and not (room.path / "y.npy").exists()
     good = (room.path / "run/weights.safetensors").read_bytes()
     (room.path / "bad.safetensors").write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
     has(room.run("eval", "job.json", "--weights", "bad.safetensors", code=65).err, "bad.safetensors: ", "its values are damaged: hash")

@@ -3,6 +3,7 @@
 #include <motley/error.h>
 #include <motley/predictor.h>
 #include <motley/trainer.h>
+#include <motley/weights.h>
 
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -142,6 +143,49 @@ TEST_CASE("evaluation: what is wrong with samples is said", "[train]") {
     data->extents = {2, 6, 6};
     CHECK_THROWS_WITH(evaluate(rt, predictor, data), Catch::Contains("a sample has the sizes [2, 6, 6], \"image\" has [2, 6, 5]"));
     CHECK_THROWS_WITH(evaluate(rt, predictor, nullptr), Catch::Contains("no samples to evaluate on"));
+  });
+}
+
+TEST_CASE("weights: a running variance below 0 is refused, whatever file it is in", "[train]") {
+  const Dim n{"batch", 4}, in{"in", 2}, rows{"rows", 6}, cols{"cols", 5}, f{"f", 3}, classes{"classes", kClasses};
+  Graph g;
+  const Tensor image = g.input("image", {n, in, rows, cols}), label = g.input("label", {n}, DType::i32);
+  const Tensor h = relu(batch_norm(conv2d(image, {.in = in, .out = f, .over = {rows, cols}, .window = 3}), {.name = "norm"}));
+  const Step step = training(mean(softmax_cross_entropy(dense(h, {.out = {classes}}), label, classes)), Sgd{.momentum = 0.9});
+  const Plan plan = balance(step, line_of(2), {{f, "all", Sizes{{2, 1}}}}, {}, {.dtype = DType::f32});
+  const Folder folder;
+  run_ranks_in_memory(2, [&](Runtime& rt) {
+    Trainer trainer(rt, plan);
+    trainer.step_named(feeds_of(batch_of(small_data(4).train, {0, 1, 2, 3}, 0, 0)));
+    const std::string name = "norm.running_var";
+    const auto saved = [&](double last) {
+      trainer.state().set(name, {1, 0, last});
+      for (const char* file : {"w.safetensors", "w.npz"}) save_weights(rt, trainer.state(), folder.path() / file);
+      trainer.save(folder.path() / "checkpoint");
+      trainer.state().set(name, {2, 3, 4});
+    };
+    const auto load_each = [&](auto&& verdict) {
+      for (const char* file : {"w.safetensors", "w.npz", "checkpoint"})
+        verdict(file, thrown_by([&] { load_weights(rt, trainer.state(), folder.path() / file); }));
+      verdict("checkpoint", thrown_by([&] { trainer.load(folder.path() / "checkpoint"); }));
+    };
+    std::vector<std::string> wrong;
+    saved(-0.25);
+    load_each([&](const std::string& file, const std::string& text) {
+      if (text.find(file + ": \"norm.running_var\" has a value, -0.25, that is no variance; expected numbers from 0 on") ==
+          std::string::npos)
+        wrong.push_back(file + ": " + text);
+    });
+    const std::vector<double> kept = trainer.state().get(rt.transport(), name);  // nothing was overwritten
+    saved(0.25);
+    load_each([&](const std::string& file, const std::string& text) {
+      if (text != "nothing") wrong.push_back(file + ": " + text);
+    });
+    const std::vector<double> loaded = trainer.state().get(rt.transport(), name);
+    if (rt.rank() != 0) return;
+    CHECK(wrong == std::vector<std::string>{});
+    CHECK(kept == std::vector<double>{2, 3, 4});
+    CHECK(loaded == std::vector<double>{1, 0, 0.25});
   });
 }
 
