@@ -17,6 +17,7 @@
 #include "app/launch.h"
 #include "app/launch_processes.h"
 #include "app/reach_hosts.h"
+#include "base/files.h"
 #include "base/units.h"
 #include "run/records.h"
 #include "run/start.h"
@@ -118,7 +119,7 @@ Outcome launch_ranks(const LaunchOptions& options) {
     Launch running(options, records.path());
     return running.wait();
   } catch (const fs::filesystem_error& e) {
-    throw Error(Exit::io, e.what());
+    throw Error(Exit::io, text_of(e));
   }
 }
 
@@ -143,6 +144,8 @@ int launch(const LaunchOptions& options) {
     end = launch_ranks(options);
   } catch (const Error& e) {
     end = {static_cast<int>(e.code()), -1, e.what(), false};
+  } catch (const fs::filesystem_error& e) {
+    end = {static_cast<int>(Exit::io), -1, text_of(e), false};
   } catch (const std::exception& e) {
     end = {static_cast<int>(Exit::internal), -1, std::string("unexpected: ") + e.what(), false};
   }

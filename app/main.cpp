@@ -8,11 +8,13 @@
 
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <new>
 
 #include "app/console.h"
 #include "app/stop_signals.h"
 #include "app/verbs.h"
+#include "base/files.h"
 #include "run/start.h"
 
 namespace {
@@ -96,6 +98,8 @@ int main(int argc, char** argv) {
     return say(e.code(), e.what());
   } catch (const std::bad_alloc&) {
     return say(Exit::device, "out of memory");
+  } catch (const std::filesystem::filesystem_error& e) {
+    return say(Exit::io, text_of(e));
   } catch (const std::exception& e) {
     return say(Exit::internal, std::string("unexpected: ") + e.what());
   }

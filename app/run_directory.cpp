@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "app/stop_signals.h"
+#include "base/files.h"
 #include "run/trace_summary.h"
 #include "weights/checkpoint.h"
 
@@ -145,7 +146,7 @@ RunDirectory::RunDirectory(fs::path path, IfRun if_run) : path_(std::move(path))
       put_aside();
   } catch (const fs::filesystem_error& e) {
     leave();
-    throw Error(Exit::io, e.what());
+    throw Error(Exit::io, text_of(e));
   } catch (...) {
     leave();
     throw;
@@ -251,7 +252,7 @@ void RunDirectory::go_on() {
       ends ? fs::rename(path_ / name, path_ / kAside / name) : fs::copy(path_ / name, path_ / kAside / name);
     }
   } catch (const fs::filesystem_error& e) {
-    throw Error(Exit::io, e.what());
+    throw Error(Exit::io, text_of(e));
   }
   resumed_ = true;
 }

@@ -144,6 +144,12 @@ std::string InputFile::text(std::uint64_t at, std::uint64_t bytes) const {
   return out;
 }
 
+std::string text_of(const std::filesystem::filesystem_error& error) {
+  std::string out = error.path1().string();
+  if (!error.path2().empty()) out += " to " + error.path2().string();
+  return out + (out.empty() ? "" : ": ") + error.code().message();
+}
+
 std::filesystem::path plain_path(const std::filesystem::path& path) {
   const std::filesystem::path whole = std::filesystem::absolute(path).lexically_normal();
   return whole.has_filename() ? whole : whole.parent_path();

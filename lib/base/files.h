@@ -14,6 +14,8 @@ namespace motley {
 // Absolute, without "." and "..", and without a slash at the end: "run/" and "./run" are one directory.
 std::filesystem::path plain_path(const std::filesystem::path& path);
 
+std::string text_of(const std::filesystem::filesystem_error& error);  // "runs/first: File name too long"
+
 // Requires that the file's directory exists and is writable. UserError (74).
 void require_folder(const std::filesystem::path& file);
 enum class Pipes : std::uint8_t { refuse, accept };

@@ -23,6 +23,12 @@ namespace motley {
 namespace {
 
 const std::vector<std::string> kMeasures{"if_missing", "always", "never"};
+constexpr std::size_t kMostName = 233;  // bytes: of the 255 of a file's name, a run's directory adds "-20260131T235959Z-1000"
+
+std::string too_long(const std::string& name) {
+  return "a job's name becomes part of a directory name: expected at most " + std::to_string(kMostName) + " bytes, found " +
+         std::to_string(name.size());
+}
 
 struct Parts {
   std::string name{};
@@ -118,11 +124,12 @@ class JobReader {
 
   Table<Parts> table() {
     return {version_field<Parts>(VersionKey::required),
-            {"name", "name of the job; default: the file's", "text", false,
+            {"name", "name of the job, at most 233 bytes; default: the file's", "text", false,
              [](Reader& r, const Json& j, Parts& p) {
-               if (r.text(j, p.name) &&
-                   (p.name.empty() || p.name.find_first_of(std::string("/\0", 2)) != std::string::npos || p.name[0] == '.'))
+               if (!r.text(j, p.name)) return;
+               if (p.name.empty() || p.name.find_first_of(std::string("/\0", 2)) != std::string::npos || p.name[0] == '.')
                  r.complain(j, "a job's name becomes part of a directory name: expected no slash and no leading dot");
+               if (p.name.size() > kMostName) r.complain(j, too_long(p.name));
              }},
             {"mesh", "the devices: a path or the object", "text or object", true,
              [this](Reader&, const Json& j, Parts& p) { p.mesh = read_part("mesh", j, read_mesh_parts); },
@@ -354,10 +361,14 @@ void blame_sets(const JobTree& tree, Complaints& complaints, const std::string& 
 }
 
 Job finish(JobTree& tree, Parts parts, Complaints& complaints, const std::string& path) {
+  const std::string stem = std::filesystem::path(path).stem().string();
+  if (parts.name.empty() && stem.size() > kMostName)
+    complaints.add(tree.root().where, "",
+                   "without a \"name\" a job is called as its file; " + too_long(stem) + "; give it a \"name\"");
   complaints.raise();
   check(parts.mesh.whole && parts.model && parts.rules && parts.data && parts.train, "a part that is not read is complained about");
   if (parts.name.empty()) {
-    parts.name = std::filesystem::path(path).stem().string();
+    parts.name = stem;
     tree.root().set("name", parts.name);
   }
   return {parts.name,

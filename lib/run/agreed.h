@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "base/files.h"
+
 namespace motley {
 
 // Thrown by all ranks at the same point of the run, whichever rank the error happened on: they can continue together after it.
@@ -37,7 +39,7 @@ std::optional<Error> error_of(Work&& work) {
   } catch (const std::bad_alloc&) {
     return Error(Exit::device, "out of memory");
   } catch (const std::filesystem::filesystem_error& e) {
-    return Error(Exit::io, e.what());
+    return Error(Exit::io, text_of(e));
   } catch (const std::exception& e) {
     return Error(Exit::data, e.what());
   } catch (...) {

@@ -11,12 +11,14 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <mutex>
 #include <new>
 #include <optional>
 #include <thread>
 #include <vector>
 
+#include "base/files.h"
 #include "base/utf8.h"
 #include "mesh/control.h"
 #include "mesh/mpi_session.h"
@@ -94,6 +96,8 @@ Ending guarded(const std::function<void()>& body) {
     return {static_cast<int>(e.code()), e.what()};
   } catch (const std::bad_alloc&) {
     return {static_cast<int>(Exit::device), "out of memory; give this device a smaller part or a smaller batch"};
+  } catch (const std::filesystem::filesystem_error& e) {
+    return {static_cast<int>(Exit::io), text_of(e)};
   } catch (const std::exception& e) {
     return {static_cast<int>(Exit::internal), std::string("unexpected: ") + e.what()};
   } catch (...) {

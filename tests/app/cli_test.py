@@ -225,6 +225,12 @@ def checks():
         done = room.run(*words, code=78)
         has(done.err, 'mesh.json:1:1: error: this is a mesh; expected a job, whose "mesh" may name this file')
         assert done.err.count("error:") == 1, done.err
+    # A run's directory has the job's name and more in its name, which may have 255 bytes.
+    long = room.write("n" * 240 + ".json", job(max_steps=1))
+    for verb in ["check", "train"]:
+        has(room.run(verb, long, code=78).err, ".json:1:1: error: ", "expected at most 233 bytes, found 240; give it a \"name\"")
+    room.run("check", long, "--set", "name=" + "n" * 233)
+    has(room.run("check", "good.json", "--set", "name=" + "n" * 234, code=78).err, "error: /name: ", "expected at most 233 bytes, found 234")
     path_like = job()
     path_like["model"]["layers"][0]["name"] = "../../up"
     has(room.run("check", room.write("path.json", path_like), code=78).err, "../../up")
@@ -1292,6 +1298,11 @@ def refusals():
     (room.path / "theirs").mkdir()
     (room.path / "theirs/weights.safetensors").write_text("of another program")
     has(room.run("train", "job.json", "--run-dir", "theirs", code=78).err, "theirs holds a run")
+    long = "n" * 300
+    for words in [("train", "job.json", "--run-dir", long), ("train", "job.json", "--run-dir", long + "/run"), ("trace", long), ("train", "job.json", "--trace", long)]:
+        err = room.run(*words, code=74).err
+        has(err, "motley: ", long, ": File name too long")
+        assert "error" not in err and "unexpected" not in err, err
     has(room.run("train", "job.json", "--run-dir", "caf\udce9", code=64).err, "bytes that are not UTF-8: caf?")
     assert not list(room.path.glob("caf*"))
     together = [subprocess.Popen([MOTLEY, "train", "job.json"], cwd=room.path, env=room.env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) for _ in range(3)]

@@ -621,6 +621,10 @@ TEST_CASE("what is wrong in a job file") {
       {"\"version\": 1,",
        "\"version\": 1, \"name\": \"a/b\",",
        {"job.json:1:25: error: /name: a job's name becomes part of a directory name: expected no slash and no leading dot"}},
+      {"\"version\": 1,",
+       "\"version\": 1, \"name\": \"" + std::string(234, 'n') + "\",",
+       {"job.json:1:25: error: /name: a job's name becomes part of a directory name: expected at most 233 bytes, found 234"}},
+      {"\"version\": 1,", "\"version\": 1, \"name\": \"" + std::string(233, 'n') + "\",", {"fine"}},
       {"\"train\": {", "\"train\": [", {"job.json:5:21: error: /train: a comma is missing in front of this :"}}};
   const Files files;
   for (const auto& [what, with, expected] : cases) {
