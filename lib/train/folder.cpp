@@ -121,8 +121,11 @@ Parts parts_of(const fs::path& folder, const SampleKind& expected) {
     throw UserError(
         "images have channels (1 or 3), rows and columns: expected these three dims after the batch in the network's input");
   Parts out;
-  if (is_there(folder / "test"))
-    out.test = std::make_shared<Folder>(folder / "test", list(folder / "test", &train.classes), extents);
+  const fs::path test = folder / "test";
+  std::error_code missing;
+  if (!is_there(test) && fs::symlink_status(test, missing).type() != fs::file_type::not_found)
+    throw UserError(test.string() + ": not a folder; expected test/CLASS/*.png or *.jpg, or nothing of this name", Exit::data);
+  if (is_there(test)) out.test = std::make_shared<Folder>(test, list(test, &train.classes), extents);
   out.train = std::make_shared<Folder>(folder / "train", std::move(train), extents);
   return out;
 }

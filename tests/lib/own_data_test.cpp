@@ -396,6 +396,14 @@ TEST_CASE("a folder of pictures: classes by name, files by name") {
   in.write("d/test/dog/t.png", png(1, 2, 0, bytes({255, 0})));
   CHECK_THAT(refused(Exit::data, [&] { load_folder(in.at("d")); }),
              Contains("test/dog: the training data has no class of this name; did you mean \"dogs\"?"));
+  // A test part that cannot be one is no reason to evaluate nothing.
+  for (const bool link : {false, true}) {
+    std::filesystem::remove_all(in.at("d/test"));
+    link ? std::filesystem::create_symlink("nowhere", in.at("d/test")) : static_cast<void>(in.write("d/test", "x"));
+    CHECK_THAT(refused(Exit::data, [&] { load_folder(in.at("d")); }), Contains("d/test: not a folder; expected test/CLASS/*.png"));
+  }
+  std::filesystem::remove(in.at("d/test"));
+  CHECK(load_folder(in.at("d")).test == nullptr);
   in.write("f/train/empty/x.txt", "");
   CHECK_THAT(refused(Exit::data, [&] { load_folder(in.at("f")); }), Contains("train/empty: no .png, .jpg or .jpeg file"));
 }
