@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/npy.h"
 
+#include <fmt/format.h>
 #include <motley/error.h>
 
 #include <bit>
@@ -186,6 +187,10 @@ NpyHeader parse_npy_header(const std::string& name, std::string_view bytes, std:
   NpyHeader out{std::string(header.descr), header.extents, before + length, 1};
   std::string list;
   for (const std::string_view known : types) {
+    if (out.descr.starts_with('>') && known.starts_with('<') && out.descr.substr(1) == known.substr(1))
+      throw UserError(fmt::format("{0}: elements of type '{1}' are big-endian; expected '{2}', which array.astype('{2}') gives",
+                                  name, out.descr, known),
+                      Exit::data);
     if (out.descr == known) {
       for (Index e : out.extents) out.elements *= static_cast<std::size_t>(e);
       return out;

@@ -243,6 +243,17 @@ TEST_CASE("arrays that are missing, damaged or not as expected are refused by na
                        load_npy({in.write("b.npy", array("<c8", {3, 2, 2}, std::vector<double>(12))), y});
                      }),
              Contains("elements of type '<c8'"));
+  const std::string swapped = in.write("s.npy", array(">f4", {3, 2, 2}, values));
+  CHECK_THAT(refused(Exit::data,
+                     [&] {
+                       load_npy({swapped, y});
+                     }),
+             Contains("s.npy: elements of type '>f4' are big-endian; expected '<f4', which array.astype('<f4') gives"));
+  CHECK_THAT(refused(Exit::data,
+                     [&] {
+                       load_npy({x, in.write("s.npy", array<std::int32_t>(">i4", {3}, {0, 0, 0}))});
+                     }),
+             Contains("s.npy: elements of type '>i4' are big-endian; expected '<i4'"));
 }
 
 TEST_CASE("a file that becomes shorter while it is used is named") {
