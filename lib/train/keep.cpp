@@ -194,11 +194,6 @@ Manifest load_checkpoint(Runtime& rt, State& state, const fs::path& directory, c
   rt.phase("loading a checkpoint");
   std::optional<Checkpoint> from;
   bool averages = true;  // whether the checkpoint keeps averages; else they begin as the parameters
-  const auto values_in = [&](const StoredBox& box, const StoredEntry& its) {
-    std::string bytes(static_cast<std::size_t>(volume(box.as.box) * bytes_of_dtype(its.tensor.dtype)), '\0');
-    from->read(its, box.as.box, std::as_writable_bytes(std::span(bytes)));
-    return values_of({"", its.tensor.dtype, {volume(box.as.box)}}, bytes);
-  };
   // use(a box of the State, the file's entry)
   const auto each = [&](auto&& use) {
     for (const StoredBox& box : state.stored()) {
@@ -247,18 +242,24 @@ Manifest load_checkpoint(Runtime& rt, State& state, const fs::path& directory, c
     // Damaged values are found before any value is overwritten.
     each([&](const StoredBox& box, const StoredEntry& its) {
       from->check(its, box.as.box);
-      if (is_variance(its.tensor.name)) require_variances(directory.string(), its.tensor.name, values_in(box, its));
+      if (!is_variance(its.tensor.name)) return;
+      std::string bytes(static_cast<std::size_t>(volume(box.as.box) * bytes_of_dtype(its.tensor.dtype)), '\0');
+      from->read(its, box.as.box, std::as_writable_bytes(std::span(bytes)));
+      require_variances(directory.string(), its.tensor.name, values_of({"", its.tensor.dtype, {volume(box.as.box)}}, bytes));
     });
   });
   agreed(rt.transport(), [&] {
+    std::vector<std::byte> values;
     each([&](const StoredBox& box, const StoredEntry& its) {
-      NpyData values = values_in(box, its);
+      values.resize(static_cast<std::size_t>(volume(box.as.box) * bytes_of_dtype(its.tensor.dtype)));
+      from->read(its, box.as.box, values);
+      if (dtype_of(box.as.dtype) == its.tensor.dtype) return state.overwrite(box, values.data());
+      const StoredTensor as{"", its.tensor.dtype, {volume(box.as.box)}};
       const auto converted = [&](auto kind) {
-        return std::visit([](const auto& list) { return NpyData(std::vector<decltype(kind)>(list.begin(), list.end())); }, values);
+        return std::visit([](const auto& list) { return NpyData(std::vector<decltype(kind)>(list.begin(), list.end())); },
+                          values_of(as, {reinterpret_cast<const char*>(values.data()), values.size()}));
       };
-      if (dtype_of(box.as.dtype) != its.tensor.dtype)
-        values = box.as.dtype == DType::f64 ? converted(double{}) : converted(float{});
-      state.overwrite(box, bytes_in(values).data());
+      state.overwrite(box, bytes_in(box.as.dtype == DType::f64 ? converted(double{}) : converted(float{})).data());
     });
   });
   return from->manifest();

@@ -503,7 +503,8 @@ TEST_CASE(
         Lines{"m.json:4:37: error: /layers/0/out/f: expected an integer of at least 1, found -6",
               "m.json:5:5: error: /layers/1: a window that covers 40 does not fit \"rows\" of size 26; make it smaller or pad more",
               "m.json:8:5: error: /layers/4: \"image\" and \"d\" cannot be added: their dims differ (\"h\")",
-              "m.json:10:5: error: /layers/6: no dim \"colours\" here (known: batch, f, rows, cols)"});
+              "m.json:10:5: error: /layers/6: dense: `in` names \"colours\", which \"conv2d_6\" does not have (known: batch, f, "
+              "rows, cols)"});
 }
 
 TEST_CASE("what is wrong in a job file") {
