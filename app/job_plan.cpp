@@ -60,14 +60,6 @@ Counted estimated(const Profile& profile, int rank, const std::vector<KernelSpec
   return out;
 }
 
-// Whether the profile has these kernels of each rank.
-template <class KernelsOf>
-bool has_all(const Profile& profile, int ranks, const KernelsOf& kernels_of_rank) {
-  for (int rank = 0; rank < ranks; rank++)
-    if (estimated(profile, rank, kernels_of_rank(rank)).modelled > 0) return false;
-  return true;
-}
-
 }  // namespace
 
 Step step_of(const Job& job) {
@@ -139,17 +131,29 @@ void check_made_here(const Profile& profile, const Job& job) {
   }
 }
 
-std::optional<PlanAtHand> plan_at_hand(const Job& job, const Step& step) {
+PlanAtHand plan_at_hand(const Job& job, const Step& step) {
   const bool measures = needs_profile(job.rules) && job.profile.measure != MeasureWhen::never;
-  if (measures && (job.profile.measure == MeasureWhen::always || !fs::exists(profile_path(job)))) return std::nullopt;
-  Profile profile = profile_at_hand(job);
-  const auto has = [&](auto&& kernels) { return !measures || has_all(profile, job.mesh.ranks(), kernels); };
+  const std::string file = profile_path(job).string();
+  if (measures && job.profile.measure == MeasureWhen::always) return {.why_not = "\"measure\" is \"always\""};
+  if (measures && !fs::exists(file)) {
+    const std::string which = job.profile.path.empty() ? " (there is one for each host and mesh)" : "";
+    return {.why_not = file.empty() ? "profiles are not kept here" : "there is no profile " + file + " yet" + which};
+  }
+  PlanAtHand out{.profile = profile_at_hand(job)};
+  // False: why_not tells which kernels the first rank that lacks some lacks.
+  const auto has = [&](const char* which, const auto& kernels_of_rank) {
+    for (int rank = 0; measures && rank < job.mesh.ranks() && out.why_not.empty(); rank++)
+      if (const Counted kernels = estimated(out.profile, rank, kernels_of_rank(rank)); kernels.modelled > 0)
+        out.why_not = fmt::format("the profile {} lacks {} of {} kernels that rank {} ({}) {}", file, kernels.modelled, kernels.all,
+                                  rank, job.mesh.device(rank).name, which);
+    return out.why_not.empty();
+  };
   const Passes passes = passes_for(step, job.rules);
-  if (!has([&](int rank) { return candidate_kernels(passes, job.mesh, job.rules, rank); })) return std::nullopt;
-  check_made_here(profile, job);
-  Plan plan = plan_of(job, step, profile);
-  if (!has([&](int rank) { return kernels_of(plan.data(), rank); })) return std::nullopt;
-  return PlanAtHand{std::move(profile), std::move(plan)};
+  if (!has("may run", [&](int rank) { return candidate_kernels(passes, job.mesh, job.rules, rank); })) return out;
+  check_made_here(out.profile, job);
+  Plan plan = plan_of(job, step, out.profile);
+  if (has("runs by its plan", [&](int rank) { return kernels_of(plan.data(), rank); })) out.plan = std::move(plan);
+  return out;
 }
 
 Profile profile_of(Runtime& rt, const Job& job, const Step& step, const MeasureOptions& options) {

@@ -18,12 +18,13 @@ std::filesystem::path profile_path(const Job& job);
 Profile profile_at_hand(const Job& job);
 // Checks that the profile's CPUs are the same as this machine's (with ISA caps). Not for a rank: it opens a CPU. UserError.
 void check_made_here(const Profile& profile, const Job& job);
-// The plan and its profile; nothing where ranks have to measure first. Not for a rank: it opens a CPU. UserError: as the two above.
+// The plan and its profile; no plan where ranks have to measure first. Not for a rank: it opens a CPU. UserError: as the two above.
 struct PlanAtHand {
   Profile profile{};
-  Plan plan;
+  std::optional<Plan> plan{};
+  std::string why_not{};  // what the stored profile lacks
 };
-std::optional<PlanAtHand> plan_at_hand(const Job& job, const Step& step);
+PlanAtHand plan_at_hand(const Job& job, const Step& step);
 // Collective. The same as profile_at_hand(), but measures what is missing; `progress` on rank 0.
 Profile profile_of(Runtime& rt, const Job& job, const Step& step, const MeasureOptions& options);
 

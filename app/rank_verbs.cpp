@@ -221,7 +221,7 @@ void train_ranks(Runtime& rt, const Task& task) {
   rt.phase("training");
   Bar bar(done, std::max(Index{1}, options.schedule.steps));
   if (rt.rank() == 0 && job.train.evaluate_every_epochs > 0 && !data.test)
-    task.console.say(LogLevel::warning, "note: the data has no test samples: nothing is evaluated");
+    task.console.say(LogLevel::warning, "note: the data has no test samples: nothing is evaluated (train.evaluate_every_epochs)");
   std::optional<RanksHold> hold;
   if (rt.rank() == 0) hold.emplace(task.directory);
   const std::filesystem::path before = task.directory / kAside / kRunFile;

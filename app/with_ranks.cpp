@@ -383,15 +383,17 @@ int with_ranks(const Options& given, const CommandLine& line) {
   if (options.verb == Verb::plan || options.verb == Verb::explain) {
     const Step step = step_of(*subject.job);
     if (!options.tensor.empty()) static_cast<void>(find_tensor(step.passes(), options.tensor));
-    if (const auto found = plan_at_hand(*subject.job, step)) {
-      Console console(options, Console::Voice::speaks);
+    const PlanAtHand found = plan_at_hand(*subject.job, step);
+    Console console(options, Console::Voice::speaks);
+    if (found.plan) {
       std::vector<std::string> notes = device_notes(subject.mesh());
       for (std::string& note : core_notes(subject.mesh())) notes.push_back(std::move(note));
       for (std::string& note : subject.notes()) notes.push_back(std::move(note));
-      for (std::string& note : doubts(*subject.job, step, found->plan, found->profile)) notes.push_back(std::move(note));
-      give_plan(found->plan, found->profile, options, console, notes);
+      for (std::string& note : doubts(*subject.job, step, *found.plan, found.profile)) notes.push_back(std::move(note));
+      give_plan(*found.plan, found.profile, options, console, notes);
       return 0;
     }
+    console.say(LogLevel::info, "measuring: " + found.why_not);
   }
   return launch_them(options, line, subject);
 }

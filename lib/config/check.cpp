@@ -97,6 +97,8 @@ void require_job(const Json& json, Complaints& complaints) {
 std::vector<std::string> job_notes(const Job& job) {
   std::vector<std::string> notes = model_notes(job.model);
   for (std::string& note : mesh_notes(job.mesh)) notes.push_back(std::move(note));
+  if (job.train.evaluate_every_epochs > 0 && !has_test_part(job.data))
+    notes.push_back("the data has no test samples: nothing is evaluated (train.evaluate_every_epochs)");
   return notes;
 }
 

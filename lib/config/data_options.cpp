@@ -2,6 +2,7 @@
 #include "config/data_options.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <functional>
 #include <map>
 
@@ -280,6 +281,12 @@ std::optional<Index> check_files(Reader& r, const Json& tree, const DataOptions&
     complain_below(r, tree, test ? "/test_path" : "/path", e.what(), e.code());
   }
   return std::nullopt;
+}
+
+bool has_test_part(const DataOptions& data) {
+  if (data.kind == DataKind::npy) return !data.test_images.empty();
+  std::error_code unreadable;
+  return data.kind != DataKind::folder || std::filesystem::is_directory(data.path + "/test", unreadable);
 }
 
 Datasets load_data(const DataOptions& data, const SampleKind& expected, Index samples, std::uint64_t seed) {

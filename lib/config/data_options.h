@@ -24,6 +24,8 @@ struct DataOptions {
   Augment augment{};
 };
 std::string to_string(DataKind kind);
+// Whether it is to have a test part, by its keys and folders; that of tokens may turn out too short for a sample.
+bool has_test_part(const DataOptions& data);
 
 Table<DataOptions> data_table(VersionKey version);
 std::optional<DataOptions> read_data(Reader& r, const Json& j, VersionKey version);

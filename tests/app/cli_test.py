@@ -493,7 +493,9 @@ def measured_plans():
     for words in [("plan", "job.json", "-o", "no/such/plan.json"), ("explain", "job.json", "--svg", "no/such/plan.svg")]:
         has(room.run(*words, code=74).err, "there is no directory no/such")
     assert not (room.path / "my profile.json").exists()
-    first = room.run("plan", "job.json", "--format", "json").out
+    first = room.run("plan", "job.json", "--format", "json")
+    has(first.err, "measuring: there is no profile ", "my profile.json yet")
+    first = first.out
     assert (room.path / "my profile.json").exists()
     room.run("check", "my profile.json")
     assert room.run("plan", "job.json", "--format", "json").out == first
@@ -509,7 +511,7 @@ def measured_plans():
     shutil.copy(room.path / "my profile.json", room.path / "theirs.json")
     never = ["--set", "profile.measure=never"]
     has(room.run("plan", room.write("wider.json", wider), *never).out, "are modelled, not measured")
-    room.run("plan", "wider.json")
+    has(room.run("plan", "wider.json").err, "measuring: the profile ", "theirs.json lacks ", " kernels that rank 0 (cpu 0) ")
     assert "are modelled" not in room.run("plan", "wider.json", *never).out
     kept = room.json("theirs.json")
     assert len(kept["kernels"]) > len(room.json("my profile.json")["kernels"])
@@ -815,6 +817,11 @@ def own_data():
     room.run("train", room.write("without.json", {**job(), "data": without}), "--run-dir", "run without", "--set", "train.max_steps=2")
     assert json.loads((room.path / "run without/run.json").read_text())["test_accuracy"] is None
     has(room.run("eval", "without.json", "--weights", "run without", code=78).err, "no samples to evaluate on")
+    each = ["--set", "train.evaluate_every_epochs=1", "--set", "train.max_steps=2"]
+    nothing = "note: the data has no test samples: nothing is evaluated (train.evaluate_every_epochs)"
+    has(room.run("check", "without.json", *each).out, nothing)
+    has(room.run("train", "without.json", "--run-dir", "run without", "--overwrite", *each).err, nothing)
+    assert "nothing is evaluated" not in room.run("check", "without.json").out + room.run("check", "pictures.json", *each).out
     # What is wrong.
     def refused(data, code, *parts):
         room.write("bad.json", {**job(), "data": data})
