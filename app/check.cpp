@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "app/console.h"
+#include "app/job_plan.h"
 #include "app/verbs.h"
 #include "config/job.h"
 #include "config/schema.h"
@@ -19,12 +20,13 @@ int check(const Options& options) {
     for (const std::string& file : options.files) {
       const Job job = load_job(file, options.sets, Data::needed);
       report += file + ": job, with --set: nothing wrong\n";
+      check_memory(job);
       for (const std::string& note : job_notes(job)) report += "note: " + note + "\n";
     }
     print_result(report);
     return 0;
   }
-  const CheckResult result = check_files(options.files);
+  const CheckResult result = check_files(options.files, check_memory);
   print_error(result.complaints);
   print_result(result.report);
   return static_cast<int>(result.code);

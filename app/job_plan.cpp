@@ -16,6 +16,7 @@
 #include "app/cpu_isas.h"
 #include "app/launcher.h"
 #include "app/mpiexec.h"
+#include "balance/balance_within.h"
 #include "balance/choose_parts.h"
 #include "balance/needed_kernels.h"
 #include "balance/variables.h"
@@ -58,6 +59,10 @@ Counted estimated(const Profile& profile, int rank, const std::vector<KernelSpec
     out.modelled += profile.supports(rank, s) && profile.seconds(rank, s).known == Known::modelled ? 1 : 0;
   }
   return out;
+}
+
+bool limits_memory(const Mesh& mesh) {
+  return std::any_of(mesh.devices().begin(), mesh.devices().end(), [](const Device& d) { return d.memory_bytes > 0; });
 }
 
 }  // namespace
@@ -154,6 +159,16 @@ PlanAtHand plan_at_hand(const Job& job, const Step& step) {
   Plan plan = plan_of(job, step, out.profile);
   if (has("runs by its plan", [&](int rank) { return kernels_of(plan.data(), rank); })) out.plan = std::move(plan);
   return out;
+}
+
+void check_memory(const Job& job) {
+  if (!limits_memory(job.mesh)) return;
+  try {
+    static_cast<void>(plan_at_hand(job, step_of(job)));
+  } catch (const DeviceError&) {  // a device that is not here
+  } catch (const UserError& e) {  // 69: memory; otherwise a profile of another machine, which says nothing about memory here
+    if (e.code() == Exit::device) throw;
+  }
 }
 
 Profile profile_of(Runtime& rt, const Job& job, const Step& step, const MeasureOptions& options) {
@@ -301,17 +316,44 @@ std::vector<std::string> doubts(const Job& job, const Step& step, const Plan& pl
   return notes;
 }
 
+namespace {
+
+// The forward passes up to the logits, in micro-batches of the job's training.
+Step evaluation_of(const Job& job) {
+  const Model model = build_model(job.model, job.train.batch / job.train.accumulate);
+  return inference({model.logits}, job.train.storage());
+}
+
+}  // namespace
+
+std::optional<Step> evaluation_beside(const Job& job) {
+  return limits_memory(job.mesh) && has_test_part(job.data) ? std::optional(evaluation_of(job)) : std::nullopt;
+}
+
 Plan plan_of(const Job& job, const Step& step, const Profile& profile) {
-  return balance(step, job.mesh, job.rules, profile, {.dtype = job.train.dtype()});
+  const BalanceOptions options{.dtype = job.train.dtype()};
+  const std::optional<Step> evaluation = evaluation_beside(job);
+  return evaluation ? balance_both(step, *evaluation, job.mesh, job.rules, profile, options).training
+                    : balance(step, job.mesh, job.rules, profile, options);
 }
 
 Plan plan_of(Runtime& rt, const Job& job, const Step& step, const Profile& profile) {
   return planned(rt.transport(), step, job.mesh, [&] { return plan_of(job, step, profile); });
 }
 
+JobPlans plans_of(Runtime& rt, const Job& job, const Step& step, const Profile& profile) {
+  if (!has_test_part(job.data)) return {plan_of(rt, job, step, profile)};
+  const Step evaluation = evaluation_of(job);
+  std::optional<TrainPlans> both;  // rank 0's
+  const Plan training = planned(rt.transport(), step, job.mesh, [&] {
+    both = balance_both(step, evaluation, job.mesh, job.rules, profile, {.dtype = job.train.dtype()});
+    return both->training;
+  });
+  return {training, planned(rt.transport(), evaluation, job.mesh, [&] { return both->evaluation; })};
+}
+
 Plan evaluation_plan_of(Runtime& rt, const Job& job, const Plan& trained, const Profile& profile) {
-  const Model model = build_model(job.model, job.train.batch / job.train.accumulate);
-  const Step step = inference({model.logits}, job.train.storage());
+  const Step step = evaluation_of(job);
   LayoutRules rules = rules_within(step.passes(), job.rules);
   rules.homes = trained.homes();
   return planned(rt.transport(), step, job.mesh,
@@ -323,8 +365,7 @@ LayoutRules resolved_rules(const Job& job, const Step& step, const Profile& prof
 }
 
 LayoutRules resolved_evaluation_rules(const Job& job, const Profile& profile) {
-  const Model model = build_model(job.model, job.train.batch / job.train.accumulate);
-  const Step step = inference({model.logits}, job.train.storage());
+  const Step step = evaluation_of(job);
   const LayoutRules rules = rules_within(step.passes(), job.rules);
   return choose_parts(passes_for(step, rules), job.mesh, rules, profile, job.train.dtype()).rules;
 }

@@ -25,6 +25,8 @@ struct PlanAtHand {
   std::string why_not{};  // what the stored profile lacks
 };
 PlanAtHand plan_at_hand(const Job& job, const Step& step);
+// As far as it is known without measuring: whether the memory that the mesh gives suffices. Not for a rank. UserError (69).
+void check_memory(const Job& job);
 // Collective. The same as profile_at_hand(), but measures what is missing; `progress` on rank 0.
 Profile profile_of(Runtime& rt, const Job& job, const Step& step, const MeasureOptions& options);
 
@@ -39,11 +41,19 @@ std::vector<std::string> equal_notes(const Mesh& mesh, const Profile& profile);
 // Reasons to doubt the plan's predicted times, and that it is the best one: times measured on a disturbed machine, or not at all.
 std::vector<std::string> doubts(const Job& job, const Step& step, const Plan& plan, const Profile& profile);
 
+// The evaluation for which training must leave memory: the forward passes, if there are test samples and the mesh limits memory.
+std::optional<Step> evaluation_beside(const Job& job);
+// Of training, in the memory that its evaluation leaves. UserError (69): too little for both.
 Plan plan_of(const Job& job, const Step& step, const Profile& profile);
 // Collective: rank 0's plan, on all ranks.
 Plan plan_of(Runtime& rt, const Job& job, const Step& step, const Profile& profile);
-// Collective. The plan of the forward passes up to the logits, in micro-batches of the job's training, on the parameters as
-// `trained` stores them.
+// Collective. The same plan of training, and that of the evaluation beside it; none without test samples.
+struct JobPlans {
+  Plan training;
+  std::optional<Plan> evaluation{};
+};
+JobPlans plans_of(Runtime& rt, const Job& job, const Step& step, const Profile& profile);
+// Collective. The plan of an evaluation alone, on the parameters as `trained` stores them.
 Plan evaluation_plan_of(Runtime& rt, const Job& job, const Plan& trained, const Profile& profile);
 // The job's rules with every part resolved as in that plan.
 LayoutRules resolved_rules(const Job& job, const Step& step, const Profile& profile);

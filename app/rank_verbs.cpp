@@ -33,7 +33,8 @@ namespace {
 MeasureOptions measuring(const Task& task, Measure when) {
   return {.budget_seconds = task.options.budget_seconds,
           .when = when,
-          .progress = [&console = task.console](const std::string& line) { console.progress(line); }};
+          .progress = [&console = task.console](const std::string& line) { console.progress(line); },
+          .evaluation = evaluation_beside(task.job)};
 }
 
 Measure when_of(const Job& job) {
@@ -215,8 +216,8 @@ void train_ranks(Runtime& rt, const Task& task) {
   rt.phase("measuring");
   const Profile profile = profile_of(rt, job, step, measuring(task, when_of(job)));
   rt.phase("planning");
-  const Plan made = plan_of(rt, job, step, profile), evaluation = evaluation_plan_of(rt, job, made, profile);
-  if (task.options.log_level >= LogLevel::debug) task.console.say(LogLevel::debug, made.table());
+  const JobPlans plans = plans_of(rt, job, step, profile);
+  if (task.options.log_level >= LogLevel::debug) task.console.say(LogLevel::debug, plans.training.table());
   if (agree(rt.transport(), rt.stop_requested() ? 1 : 0).status != 0) throw Stopped("stopped on request before the first step");
   rt.phase("training");
   Bar bar(done, std::max(Index{1}, options.schedule.steps));
@@ -226,8 +227,8 @@ void train_ranks(Runtime& rt, const Task& task) {
   if (rt.rank() == 0) hold.emplace(task.directory);
   const std::filesystem::path before = task.directory / kAside / kRunFile;
   const TrainSummary run =
-      train_job(rt, {.plan = &made,
-                     .evaluation = &evaluation,
+      train_job(rt, {.plan = &plans.training,
+                     .evaluation = plans.evaluation ? &*plans.evaluation : nullptr,
                      .evaluate = evaluation_of(job.model, model),
                      .profile = &profile,
                      .data = data,

@@ -281,7 +281,8 @@ class Measurer {
            specs_[subjects_[s].spec],
            {quantile(seconds[s], 0), quantile(seconds[s], 1), quantile(seconds[s], 2), static_cast<int>(seconds[s].size())},
            subjects_[s].kernel->implementation(),
-           subjects_[s].choices});
+           subjects_[s].choices,
+           static_cast<Index>(subjects_[s].kernel->workspace_bytes())});
     }
     if (subjects_.empty()) return out;
     const auto [low, high] = std::minmax_element(reference_rounds_.begin(), reference_rounds_.end());

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <span>
 
 #include "base/hash.h"
@@ -94,6 +95,12 @@ bool same_but(const KernelSpec& a, const KernelSpec& b, Index Roles::*role) {
   return c == b;
 }
 
+// The first point of a family that is at least so large.
+template <class Family>
+auto first_not_below(Family& family, Index extent) {
+  return std::lower_bound(family.begin(), family.end(), extent, [](const auto& point, Index e) { return point.extent < e; });
+}
+
 // A bias, an epilogue and a sum are fused into a convolution or a dense layer: points are kept and looked up without them.
 KernelSpec bare(KernelSpec spec) {
   if (spec.op == KernelOp::conv2d || spec.op == KernelOp::dense) {
@@ -178,8 +185,7 @@ void Profile::add_to_families(std::size_t point) {
   const KernelPoint& p = kernels_[point];
   auto add_to = [&](std::size_t key, Index extent) {
     std::vector<FamilyPoint>& family = by_family_[key];
-    const auto at =
-        std::lower_bound(family.begin(), family.end(), extent, [](const FamilyPoint& f, Index e) { return f.extent < e; });
+    const auto at = first_not_below(family, extent);
     if (at == family.end() || at->extent != extent)
       family.insert(at, {extent, point});
     else if (p.seconds.typical() <= kernels_[at->point].seconds.typical())
@@ -213,12 +219,9 @@ Estimate Profile::bare_seconds(int device, const KernelSpec& spec) const {
   const double work = flops(spec);
   if (const KernelPoint* point = find(device, spec); point != nullptr) return {point->seconds.typical(), Known::measured};
 
-  auto not_below = [](const std::vector<FamilyPoint>& family, Index extent) {
-    return std::lower_bound(family.begin(), family.end(), extent, [](const FamilyPoint& f, Index e) { return f.extent < e; });
-  };
   if (by_element(spec)) {
     if (const auto family = by_family_.find(element_family(device, spec)); family != by_family_.end()) {
-      auto near = not_below(family->second, elements_of(spec));
+      auto near = first_not_below(family->second, elements_of(spec));
       if (near == family->second.end()) --near;
       const KernelPoint& p = kernels_[near->point];
       if (near->extent > 0)
@@ -231,7 +234,7 @@ Estimate Profile::bare_seconds(int device, const KernelSpec& spec) const {
     for (std::size_t i = 0; i < roles.size(); i++) {
       const auto family = by_family_.find(role_family(device, spec, roles[i], i));
       if (family == by_family_.end()) continue;
-      const auto near = not_below(family->second, spec.roles.*roles[i]);
+      const auto near = first_not_below(family->second, spec.roles.*roles[i]);
       const FamilyPoint& at = near == family->second.end() ? family->second.back() : *near;
       const KernelPoint& p = kernels_[at.point];
       if (p.device != device || !same_but(p.spec, spec, roles[i])) continue;  // another family with the same hash
@@ -250,6 +253,33 @@ Estimate Profile::bare_seconds(int device, const KernelSpec& spec) const {
   }
   const auto rate = flops_per_second_.find(rate_key(device, spec));
   return {work / (rate == flops_per_second_.end() || rate->second <= 0 ? 1e9 : rate->second), Known::modelled};
+}
+
+Index Profile::workspace_bytes(int device, const KernelSpec& spec) const {
+  if (const KernelPoint* point = find(device, spec); point != nullptr) return point->workspace_bytes;
+  const KernelSpec without = bare(spec);
+  // An epilogue that rounds to bf16 may be computed from the contraction's result in f32 (kernels/loops).
+  const bool rounds = !spec.epilogue.code.empty() && spec.result == DType::bf16;
+  const Index of_result = rounds ? static_cast<Index>(results_of(spec)) * static_cast<Index>(sizeof(float)) : 0;
+  if (const KernelPoint* point = find(device, without); point != nullptr) return point->workspace_bytes + of_result;
+  std::optional<Index> larger, smaller;  // the least of those that the nearest points suggest
+  const auto consider = [&](std::size_t key, Index extent) {
+    const auto family = by_family_.find(key);
+    if (family == by_family_.end()) return;
+    const auto near = first_not_below(family->second, extent);
+    const KernelPoint& p = kernels_[(near == family->second.end() ? family->second.back() : *near).point];
+    const double times = near == family->second.end() ? flops(without) / std::max(flops(p.spec), 1.0) : 1;
+    std::optional<Index>& least = near == family->second.end() ? smaller : larger;
+    const auto bytes = static_cast<Index>(std::ceil(static_cast<double>(p.workspace_bytes) * std::max(times, 1.0)));
+    least = std::min(least.value_or(bytes), bytes);
+  };
+  if (by_element(without)) {
+    consider(element_family(device, without), elements_of(without));
+  } else {
+    const auto roles = cut_roles(without);
+    for (std::size_t i = 0; i < roles.size(); i++) consider(role_family(device, without, roles[i], i), without.roles.*roles[i]);
+  }
+  return larger ? *larger + of_result : smaller ? *smaller + of_result : 0;
 }
 
 namespace {

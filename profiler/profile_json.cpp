@@ -71,7 +71,9 @@ const Table<KernelPoint>& kernel_fields() {
          out.supported = !std::holds_alternative<std::nullptr_t>(json.value);
          if (out.supported) reader.text(json, out.implementation);
        }},
-      small_integer("choices", "implementations timed, of which it is the fastest; 1 without", &KernelPoint::choices, 1, false)};
+      small_integer("choices", "implementations timed, of which it is the fastest; 1 without", &KernelPoint::choices, 1, false),
+      {"workspace_bytes", "that it needs beside its operands; 0 without", "integer", false,
+       [](Reader& reader, const Json& json, KernelPoint& out) { reader.integer(json, out.workspace_bytes, 0, Index{1} << 53); }}};
   return table;
 }
 
@@ -257,6 +259,7 @@ std::string Profile::json() const {
         .set("seconds", object({{"min", k.seconds.min}, {"q25", k.seconds.q25}, {"median", k.seconds.median}, {"n", k.seconds.n}}))
         .set("implementation", k.implementation);
     if (k.choices > 1) list.back().set("choices", k.choices);
+    if (k.workspace_bytes > 0) list.back().set("workspace_bytes", k.workspace_bytes);
   }
   out.set("kernels", std::exchange(list, {}));
   for (const Link& l : links) {

@@ -55,6 +55,7 @@ struct KernelPoint {
   Spread seconds{};              ///< of the runs
   std::string implementation{};  ///< which kernel ran
   int choices = 1;               ///< implementations that were timed; this is the fastest
+  Index workspace_bytes = 0;     ///< that this kernel needs beside its operands; 0 also from a profile of an older motley
   bool supported = true;         ///< false: the device cannot compute it, nothing was timed; in JSON `"implementation": null`
 };
 /// The seconds of a kernel that its device cannot compute: more than any step takes, so that a plan has it only without an
@@ -112,6 +113,9 @@ class Profile {
   /// flops per second. With an epilogue that was not timed with this spec: the seconds without it, plus what the epilogue took per
   /// element with other specs.
   Estimate seconds(int device, const KernelSpec& spec) const;
+  /// Bytes that this kernel needs beside its operands: of exactly this spec; else without its bias and epilogue (with room for the
+  /// result before it is rounded to bf16); else of the next larger one measured, or of a smaller one times the flops; else 0.
+  Index workspace_bytes(int device, const KernelSpec& spec) const;
   /// Of a message from where it is stored to where it is read: copied out of a device's separate memory, sent, and copied into the
   /// other device's, piece by piece.
   Estimate seconds(int from, int to, Index bytes) const;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "balance/balance_within.h"
 #include "balance/baselines.h"
 #include "balance/choose_apart.h"
 #include "balance/choose_parts.h"
@@ -16,6 +17,7 @@
 #include "plan/planner.h"
 #include "plan/statistics.h"
 #include "program/compile.h"
+#include "program/memory.h"
 #include "program/predict.h"
 #include "program/too_large.h"
 
@@ -48,9 +50,23 @@ void refuse_impossible(const PlanData& data, const Mesh& mesh, const Profile& pr
     }
 }
 
+Mesh with_memory(const Mesh& mesh, const std::vector<Index>& memory) {
+  std::vector<Device> devices = mesh.devices();
+  for (std::size_t r = 0; r < devices.size(); r++) devices[r].memory_bytes = memory[r];
+  return {mesh.axes(), std::move(devices)};
+}
+
 }  // namespace
 
 Plan balance(const Step& step, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, const BalanceOptions& options) {
+  std::vector<Index> memory;
+  for (const Device& d : mesh.devices()) memory.push_back(d.memory_bytes);
+  return balance_within(memory, step, mesh, rules, profile, options);
+}
+
+Plan balance_within(const std::vector<Index>& memory, const Step& step, const Mesh& given, const LayoutRules& rules,
+                    const Profile& profile, const BalanceOptions& options) {
+  const Mesh mesh = with_memory(given, memory);
   if (options.dtype != DType::f32 && options.dtype != DType::f64)
     throw UserError("a plan computes in f32 or f64, not " + std::string(to_string(options.dtype)) +
                     (options.dtype == DType::bf16 ? "; TrainingOptions::storage stores tensors of an f32 plan as bf16" : ""));
@@ -78,16 +94,16 @@ Plan balance(const Step& step, const Mesh& mesh, const LayoutRules& rules, const
                     *b * 1e3, *data.step_seconds * 1e3));
   refuse_impossible(data, mesh, profile);
   choose_implementations(data, profile);
-  data.hash = plan_hash(step, mesh, rules, options);
+  data.hash = plan_hash(step, given, rules, options);
   for (int r = 0; r < mesh.ranks(); r++) {
-    const Index has = mesh.device(r).memory_bytes, needs = at(data.predicted, r).memory_bytes;
-    if (has > 0 && needs > has)
-      throw UserError("rank " + std::to_string(r) + " (" + mesh.device(r).name + ") needs " + std::to_string(needs) +
-                          " bytes for a step, the mesh gives it " + std::to_string(has) + "; " + too_large(compile(data, r), has) +
-                          "; use a smaller batch or give this rank a smaller part",
-                      Exit::device);
+    const Index has = mesh.device(r).memory_bytes;
+    if (has == 0 || at(data.predicted, r).memory_bytes <= has) continue;
+    const Program program = compile(data, r);
+    throw UserError("rank " + std::to_string(r) + " (" + mesh.device(r).name + ") needs " +
+                        not_enough(program, workspace_of(program, profile), has, "the mesh gives it"),
+                    Exit::device);
   }
-  return plan_from(step, mesh, std::move(data));
+  return plan_from(step, given, std::move(data));
 }
 
 }  // namespace motley

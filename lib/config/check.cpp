@@ -61,7 +61,7 @@ const FileKind* kind_of(const Json& json) {
 }
 
 // The file's lines in the report.
-std::string check_file(const std::string& path) {
+std::string check_file(const std::string& path, const std::function<void(const Job&)>& check_job) {
   Complaints complaints;
   const auto json = read_json(path, read_file(path), complaints);
   if (!json) complaints.raise();
@@ -77,6 +77,11 @@ std::string check_file(const std::string& path) {
     complaints.raise();
   }
   const std::vector<std::string> notes = kind->load(path);
+  if (kind->name == "job" && check_job) try {
+      check_job(load_job(path));
+    } catch (const UserError& e) {
+      throw UserError(path + ": " + e.what(), e.code());
+    }
   std::string lines = path + ": " + kind->name + ", nothing wrong\n";
   for (const std::string& note : notes) lines += "note: " + note + "\n";
   return lines;
@@ -102,11 +107,11 @@ std::vector<std::string> job_notes(const Job& job) {
   return notes;
 }
 
-CheckResult check_files(const std::vector<std::string>& files) {
+CheckResult check_files(const std::vector<std::string>& files, const std::function<void(const Job&)>& check_job) {
   CheckResult result;
   for (const std::string& path : files) {
     try {
-      result.report += check_file(path);
+      result.report += check_file(path, check_job);
     } catch (const UserError& e) {
       result.complaints += std::string(e.what()) + "\n";
       result.code = std::max(result.code, e.code());

@@ -3,6 +3,7 @@
 #pragma once
 #include <motley/error.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -13,14 +14,14 @@ namespace motley {
 struct CheckResult {
   std::string report{};      // a line per valid file, and its notes
   std::string complaints{};  // about the other files
-  Exit code = Exit::ok;      // 78 when a file is wrong, else 66 when one is missing, else 0
+  Exit code = Exit::ok;      // 78 when a file is wrong, else 69 when memory does not suffice, else 66 when one is missing, else 0
 };
+struct Job;
 
 // Checks meshes, models, layouts, jobs (with all their parts, compared with each other, and the files of their data), profiles,
-// plans and runs.
-CheckResult check_files(const std::vector<std::string>& files);
+// plans and runs. check_job: another check of each valid job. UserError.
+CheckResult check_files(const std::vector<std::string>& files, const std::function<void(const Job&)>& check_job = {});
 
-struct Job;
 // Things that are valid but perhaps not meant.
 std::vector<std::string> job_notes(const Job& job);
 

@@ -159,7 +159,8 @@ std::string Plan::table(PlanDetail detail) const {
            padded(parts + (c.per.empty() ? "" : " along " + c.per), 20) + (c.why.empty() ? "" : "  " + c.why) + "\n";
   }
   out += rank_rows(d, mesh_, full);
-  out += "memory: tensors only; kernel workspaces are extra and known only on the device\n";
+  out += d.step_seconds ? "memory: with the workspaces of kernels that were measured\n"
+                        : "memory: tensors only; kernel workspaces are extra and known only from a profile\n";
   if (d.step_seconds) {
     out += "predicted step " + seconds_text(*d.step_seconds);
     if (*d.step_q75 > 1.02 * *d.step_q25)

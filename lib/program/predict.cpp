@@ -6,27 +6,28 @@
 
 #include "plan/schedules.h"
 #include "program/compile.h"
+#include "program/memory.h"
 
 namespace motley {
 
 namespace {
 
-std::vector<Program> compile_all(PlanData& data) {
+std::vector<Program> compile_all(PlanData& data, const Profile& profile) {
   std::vector<Program> out;
   for (std::size_t r = 0; r < data.predicted.size(); r++) {
     out.push_back(compile(data, static_cast<int>(r)));
-    data.predicted[r].memory_bytes = out[r].arena_bytes + out[r].state_bytes;
+    data.predicted[r].memory_bytes = memory_of(out[r], workspace_of(out[r], profile));
   }
   return out;
 }
 
 // Copies of parameters are kept from the first micro-batch to the last, if all ranks have the memory.
-std::vector<Program> compile_in_memory(PlanData& data) {
+std::vector<Program> compile_in_memory(PlanData& data, const Profile& profile) {
   const bool repeated = std::exchange(data.repeats, false);
-  std::vector<Program> out = compile_all(data);
+  std::vector<Program> out = compile_all(data, profile);
   if (data.passes.accumulate > 1 && !fits(data)) {
     data.repeats = true;
-    out = compile_all(data);
+    out = compile_all(data, profile);
   }
   if (data.repeats != repeated) count_bytes(data);
   return out;
@@ -36,7 +37,7 @@ std::vector<Program> compile_in_memory(PlanData& data) {
 
 void predict(PlanData& data, const Profile& profile) {
   const std::size_t ranks = data.predicted.size();
-  const std::vector<Program> programs = compile_in_memory(data);
+  const std::vector<Program> programs = compile_in_memory(data, profile);
   if (profile.empty()) return;
   const Simulated times = simulate(programs, profile);
   data.step_seconds = data.step_q25 = data.step_q75 = times.step_seconds;

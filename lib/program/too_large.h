@@ -10,4 +10,9 @@ namespace motley {
 // memory.
 std::string too_large(const Program& program, Index room);
 
+inline constexpr const char* kLess = "use a smaller batch, give this rank a smaller part, or give its device more memory_bytes";
+// "100 bytes for a step (...), the mesh gives it 90; ...": what the Program needs with this workspace, for what, and what to
+// change.
+std::string not_enough(const Program& program, Index workspace, Index has, const std::string& source);
+
 }  // namespace motley

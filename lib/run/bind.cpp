@@ -7,6 +7,7 @@
 
 #include "kernels/operands.h"
 #include "plan/kernel_of.h"
+#include "program/memory.h"
 #include "program/too_large.h"
 #include "program/views.h"
 #include "run/bound_program.h"
@@ -14,26 +15,15 @@
 
 namespace motley {
 
-namespace {
-
-Index rounded(Index bytes) {
-  return (bytes + 255) / 256 * 256;
-}
-
-}  // namespace
-
 void Executor::Bound::take_memory() {
   std::size_t most = 0;
   for (auto& [hash, same] : kernels)
     for (auto& [spec, made] : same) most = std::max(most, made->workspace_bytes());
-  const Index arena = rounded(program.arena_bytes), all = arena + rounded(static_cast<Index>(most)) + program.state_bytes;
-  if (backend.memory_bytes() > 0 && all > backend.memory_bytes())
-    throw DeviceError("this step needs " + std::to_string(all) + " bytes on this rank, the device has " +
-                      std::to_string(backend.memory_bytes()) + "; " + too_large(program, backend.memory_bytes() - (all - arena)) +
-                      "; use a smaller batch or give this rank a smaller part");
-  const std::size_t flags = PeerMemory::flag_bytes(program),
-                    private_bytes = static_cast<std::size_t>(arena + rounded(static_cast<Index>(most)));
-  const std::size_t bytes = private_bytes + std::max<std::size_t>(flags, 64);
+  const auto needed = static_cast<Index>(most);
+  if (const Index has = backend.memory_bytes(); has > 0 && memory_of(program, needed) > has)
+    throw DeviceError("this rank needs " + not_enough(program, needed, has, "the device has"));
+  const auto flags = static_cast<std::size_t>(std::max(flag_bytes(program), kFlagBytes)),
+             bytes = static_cast<std::size_t>(block_bytes(program, needed));
   if (device == nullptr) {
     held = transport.allocate(bytes);
     memory = held.bytes;
@@ -41,15 +31,14 @@ void Executor::Bound::take_memory() {
     try {
       blocks.push_back(device->allocate(bytes));
     } catch (const DeviceError& e) {
-      throw DeviceError(std::string(e.what()) + "; " + too_large(program, 0) +
-                        "; use a smaller batch or give this rank a smaller part");
+      throw DeviceError(std::string(e.what()) + "; " + too_large(program, 0) + "; " + kLess);
     }
     memory = {blocks.back().get(), bytes};
   }
-  workspace = memory.data() + arena;
+  workspace = memory.data() + in_blocks(program.arena_bytes);
   if (!program.windows) return;
-  if (device != nullptr) held = transport.allocate(std::max<std::size_t>(flags, 64));  // with a device only the flags are shared
-  peers = std::make_unique<PeerMemory>(program, transport, held, held.bytes.last(std::max<std::size_t>(flags, 64)).first(flags));
+  if (device != nullptr) held = transport.allocate(flags);  // with a device only the flags are shared
+  peers = std::make_unique<PeerMemory>(program, transport, held, held.bytes.last(flags));
 }
 
 void Executor::Bound::find_state() {

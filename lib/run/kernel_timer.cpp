@@ -206,6 +206,8 @@ void KernelTimer::rescale(Measurement& made, const std::vector<KernelSpec>& full
   }
   made.points =
       at_full_batch(made.points, smaller, full, measured(checks, 1e6, kRunsOfThreeRounds * once <= budget ? 3 : 1).points);
+  for (KernelPoint& p : made.points)
+    if (p.supported) p.workspace_bytes = static_cast<Index>(backend_.compile(p.spec)->workspace_bytes());
 }
 
 std::vector<KernelPoint> at_full_batch(const std::vector<KernelPoint>& made, const std::vector<KernelSpec>& smaller,

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "balance/balance_within.h"
 #include "balance/candidate_sizes.h"
 #include "balance/needed_kernels.h"
 #include "base/at.h"
@@ -178,8 +179,11 @@ class Measurer {
   // The plan for the profile as it is, made once. Collective.
   const Plan& plan_of(const Profile& profile) {
     if (!plan_)
-      plan_.emplace(
-          planned(rt_.transport(), step_, mesh_, [&] { return balance(step_, mesh_, rules_, profile, {.baselines = false}); }));
+      plan_.emplace(planned(rt_.transport(), step_, mesh_, [&] {
+        const BalanceOptions options{.baselines = false};
+        return options_.evaluation ? balance_both(step_, *options_.evaluation, mesh_, rules_, profile, options).training
+                                   : balance(step_, mesh_, rules_, profile, options);
+      }));
     return *plan_;
   }
   bool measure_more(Profile& profile, const std::vector<KernelSpec>& missing, double share) {

@@ -12,12 +12,11 @@
 #include <tuple>
 
 #include "base/at.h"
+#include "program/memory.h"
 
 namespace motley {
 
 namespace {
-
-constexpr std::size_t kLine = 64;  // a flag has a separate cache line
 
 // What each rank sends the others once: where its flags, and each of its window pieces, begin in its memory.
 struct Shown {
@@ -35,10 +34,6 @@ void finish_stores() {
 }
 
 }  // namespace
-
-std::size_t PeerMemory::flag_bytes(const Program& program) {
-  return program.windows ? program.exchange_names.size() * kLine : 0;
-}
 
 PeerMemory::PeerMemory(const Program& program, Transport& transport, const HeldBytes& memory, std::span<std::byte> flags)
     : transport_(transport),
@@ -77,7 +72,8 @@ PeerMemory::PeerMemory(const Program& program, Transport& transport, const HeldB
 
 std::atomic<std::uint64_t>& PeerMemory::flag(int owner, int exchange) const {
   const auto o = static_cast<std::size_t>(owner);
-  std::byte* found = memory_[o].bytes.data() + flags_[o] + static_cast<std::size_t>(exchange) * kLine;
+  std::byte* found =
+      memory_[o].bytes.data() + flags_[o] + static_cast<std::size_t>(exchange) * static_cast<std::size_t>(kFlagBytes);
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
   return *std::launder(reinterpret_cast<std::atomic<std::uint64_t>*>(found));
 }

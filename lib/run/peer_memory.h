@@ -16,8 +16,7 @@ namespace motley {
 
 class PeerMemory {
  public:
-  static std::size_t flag_bytes(const Program& program);
-  // Collective. memory: this rank's, from Transport::allocate, with its arena first; flags: flag_bytes in it, zero.
+  // Collective. memory: this rank's, from Transport::allocate, with its arena first; flags: flag_bytes() in it, zero.
   PeerMemory(const Program& program, Transport& transport, const HeldBytes& memory, std::span<std::byte> flags);
   std::byte* address(int buffer) const { return at(buffers_, buffer); }  // of a peer buffer
   // Called before the forward half. A complete run leaves no read unacknowledged; after a partial run all ranks synchronize first.

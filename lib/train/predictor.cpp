@@ -80,7 +80,7 @@ std::vector<double> Predictor::get(const std::string& output) const {
 
 Index Predictor::memory_bytes() const {
   const Program& program = impl_->on_rank.program;
-  return impl_->executor.memory_bytes() + bytes_of(program, Parameters::there) - bytes_of(program, Parameters::to_be_made);
+  return impl_->executor.memory_bytes() + memory_of(program, 0, Parameters::there) - memory_of(program, 0);
 }
 
 const Plan& Predictor::plan() const {

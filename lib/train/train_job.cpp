@@ -11,6 +11,7 @@
 #include <optional>
 #include <utility>
 
+#include "balance/balance_within.h"
 #include "base/at.h"
 #include "base/clock.h"
 #include "base/core_use.h"
@@ -168,12 +169,9 @@ class Job {
     const Predictor predictor(rt_, *in_.evaluation, trainer_.state());
     const Device& device = plan_.mesh().device(rt_.rank());
     const Index training = trainer_.executor().memory_bytes(), all = training + predictor.memory_bytes();
-    if (device.memory_bytes > 0 && all > device.memory_bytes)
-      throw UserError("rank " + std::to_string(rt_.rank()) + " (" + device.name + ") needs " + std::to_string(training) +
-                          " bytes for a training step and " + std::to_string(all - training) +
-                          " for the evaluation beside it, the mesh gives it " + std::to_string(device.memory_bytes) +
-                          "; use a smaller batch or give this rank a smaller part",
-                      Exit::device);
+    // In f64 every rank computes on its CPU, whose memory is not the device's.
+    if (plan_.data().dtype != DType::f64 && device.memory_bytes > 0 && all > device.memory_bytes)
+      throw no_room_for_both(plan_.mesh(), rt_.rank(), training, all - training);
   }
 
   void loop() {

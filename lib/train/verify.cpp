@@ -268,9 +268,8 @@ VerifyReport verify(Runtime& rt, const VerifyInput& in) {
   RunRecord truth;
   std::optional<RunRecord> decided;
   const int second = second_rank(rt.transport(), [&] {
-    return bytes_of(
-        compiled(rt.rank() == 0 ? deciding_plan() : whole_plan(), *in_memory(1).front(), Recorded::results, Kernels::separate),
-        Parameters::to_be_made);
+    return memory_of(
+        compiled(rt.rank() == 0 ? deciding_plan() : whole_plan(), *in_memory(1).front(), Recorded::results, Kernels::separate), 0);
   });
   if (second != 0) {
     each_alone(rt, "unsharded: ", [&](const Alive& alive) {

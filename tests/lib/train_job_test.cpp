@@ -2,6 +2,7 @@
 // The files of a training job, and runs whose copies differ, on ranks that are threads.
 #include <fmt/format.h>
 #include <motley/error.h>
+#include <motley/measure.h>
 #include <motley/predictor.h>
 #include <motley/trainer.h>
 
@@ -12,6 +13,7 @@
 #include <set>
 #include <sstream>
 
+#include "balance/balance_within.h"
 #include "base/json.h"
 #include "base/npy.h"
 #include "plan/plan_data.h"
@@ -163,6 +165,55 @@ TEST_CASE("a training job whose evaluation does not fit beside it ends before it
       CHECK_FALSE(std::filesystem::exists(folder.path() / "metrics.jsonl"));
     }
   }
+}
+
+TEST_CASE("a plan for measured devices leaves room for workspaces and the evaluation: whatever the limit, its job runs",
+          "[train]") {
+  const Step step = small_step(8), inference = small_inference(8);
+  const LayoutRules rules{{"f1", "all"}, {"f2", "all"}};
+  const auto mesh_with = [](Index memory) {
+    std::vector<Device> devices(2);
+    devices[0].library = devices[1].library = "eigen";  // has large workspaces
+    devices[1].memory_bytes = memory;
+    return Mesh({{"all", 2}}, std::move(devices));
+  };
+  const auto plans = [&](Index memory, const Profile& profile) {
+    return balance_both(step, inference, mesh_with(memory), rules, profile);
+  };
+  Profile profile;
+  run_ranks_in_memory(2, [&](Runtime& rt) {
+    const Profile mine = measure(rt, mesh_with(0), step, rules, "", {.budget_seconds = 20, .when = Measure::always});
+    if (rt.rank() == 1) profile = mine;
+  });
+  for (KernelPoint point : profile.kernels()) {  // both ranks are of use, whatever was measured
+    point.seconds = {1e-3, 1e-3, 1e-3, 3};
+    profile.add(std::move(point));
+  }
+  const auto run = [&](Index memory, const TrainPlans& both) {
+    const Folder folder;
+    std::vector<Index> used;
+    const auto train = [&] {
+      run_ranks_in_memory(2, [&](Runtime& rt) {
+        const TrainSummary out = train_job(rt, {.plan = &both.training,
+                                                .evaluation = &both.evaluation,
+                                                .data = small_data(24),
+                                                .max_steps = 1,
+                                                .run_directory = folder.path()});
+        if (rt.rank() == 1) used = {*out.ranks[0].memory_bytes, *out.ranks[1].memory_bytes};
+      });
+    };
+    INFO("limit " << memory);
+    CHECK_NOTHROW(train());
+    for (std::size_t r = 0; r < used.size(); r++) CHECK(used[r] <= both.training.data().predicted[r].memory_bytes);
+    return used;
+  };
+  const std::vector<Index> free = run(0, plans(0, profile));
+  REQUIRE(free.size() == 2);
+  REQUIRE(free[1] > 4096);
+  std::set<Index> memory{256};  // nothing but the ranks' own flags
+  for (int tenth = 1; tenth <= 16; tenth++) memory.insert(free[1] * tenth / 10);
+  for (const Index m : memory) run(m, plans(m, profile));
+  CHECK_THROWS_WITH(plans(79, profile), Catch::Contains("rank 1") && Catch::Contains("bytes"));
 }
 
 TEST_CASE("a training job leaves its files", "[train]") {

@@ -20,7 +20,7 @@ Profile sample() {
   conv.padding = {1, 1, 1, 1};
   conv.x_format = Format::channels_last;
   p.add({0, conv, {0.1, 0.125, 0.3, 25}, "jit:avx512_core"});
-  p.add({1, conv, {1e-7, 2e-7, 3e-7, 3}, "jit:avx2"});
+  p.add({1, conv, {1e-7, 2e-7, 3e-7, 3}, "jit:avx2", 1, 4096});
   KernelSpec map;
   map.op = KernelOp::map;
   map.extents = {3, 5};
@@ -62,6 +62,7 @@ TEST_CASE("a profile is read as it was written", "[profile][json]") {
     CHECK(back.kernels()[i].spec == p.kernels()[i].spec);
     CHECK(back.kernels()[i].seconds == p.kernels()[i].seconds);
     CHECK(back.kernels()[i].implementation == p.kernels()[i].implementation);
+    CHECK(back.kernels()[i].workspace_bytes == p.kernels()[i].workspace_bytes);
   }
   CHECK(back.json() == p.json());
   CHECK(back.seconds(0, 1, 2048).seconds == p.seconds(0, 1, 2048).seconds);

@@ -46,6 +46,34 @@ TEST_CASE("a measured point answers for itself, of several the one with the smal
   check_estimate(p.seconds(0, conv(0, 16, 32)), 0, Known::measured);  // nothing runs
 }
 
+TEST_CASE("workspaces: of the spec, without bias and epilogue, of the next larger one, of a smaller one times the flops",
+          "[profile]") {
+  Profile p;
+  const auto add = [&](const KernelSpec& spec, Index bytes) {
+    KernelPoint one = point(spec, 1e-3);
+    one.workspace_bytes = bytes;
+    p.add(one);
+  };
+  CHECK(p.workspace_bytes(0, conv(4, 16, 32)) == 0);
+  add(conv(4, 16, 32), 1000);
+  add(conv(4, 16, 64), 3000);
+  CHECK(p.workspace_bytes(0, conv(4, 16, 32)) == 1000);
+  CHECK(p.workspace_bytes(1, conv(4, 16, 32)) == 0);
+  KernelSpec fused = conv(4, 16, 32);
+  fused.bias = true;
+  fused.epilogue = forward_of("relu");
+  CHECK(p.workspace_bytes(0, fused) == 1000);
+  fused.dtype = fused.result = DType::bf16;
+  KernelSpec bare = conv(4, 16, 32);
+  bare.dtype = bare.result = DType::bf16;
+  add(bare, 500);
+  CHECK(p.workspace_bytes(0, fused) == 500 + 4 * 32 * 64 * 4);
+  CHECK(p.workspace_bytes(0, conv(4, 16, 33)) == 3000);
+  CHECK(p.workspace_bytes(0, conv(3, 16, 32)) == 1000);
+  CHECK(p.workspace_bytes(0, conv(4, 16, 128)) == 6000);
+  CHECK(p.workspace_bytes(0, conv(4, 17, 33)) == 0);  // no measured one differs in one extent only
+}
+
 TEST_CASE("a bias is fused, but where implementations were timed with it: which is fastest is kept apart from how long it takes",
           "[profile]") {
   Profile p;
