@@ -12,6 +12,7 @@
 
 #include "base/files.h"
 #include "base/json.h"
+#include "profiler/halved.h"
 #include "profiler/operand_memory.h"
 #include "profiler/run_clock.h"
 #include "profiler/steady.h"
@@ -58,6 +59,7 @@ class Measurer {
       same.push_back(&spec);
       specs_.push_back(spec);
     }
+    timed_ = specs_;
   }
 
   Measurement run(const RoundBarrier& barrier) {
@@ -82,12 +84,12 @@ class Measurer {
     memory_.allocate(queue_);
     const double compiled = seconds_now() - start_;
     double work = 0, all = 0;
-    for (const Subject& s : subjects_) all += flops(specs_[s.spec]);
+    for (const Subject& s : subjects_) all += flops(timed_[s.spec]);
     for (Subject& s : subjects_) {
       once(s);  // first touch, packing
       s.first = first_seconds(s);
       first_sum_ += s.first;
-      work += flops(specs_[s.spec]);
+      work += flops(timed_[s.spec]);
       const double elapsed = seconds_now() - start_, rest = all / std::max(work, 1.0);
       if (elapsed > options_.budget_seconds * kTold && &s != &subjects_.back()) {
         setup_ = compiled + (elapsed - compiled) * rest;
@@ -114,18 +116,34 @@ class Measurer {
   void compile_all() {
     for (std::size_t i = 0; i < specs_.size(); i++) {
       if (!backend_.supports(specs_[i])) continue;
-      std::vector<std::string> names = backend_.implementations(specs_[i]);
-      if (names.size() < 2) names = {""};
-      for (const std::string& name : names) {
-        Subject& s = subjects_.emplace_back();
-        s.spec = i;
-        s.choices = static_cast<int>(names.size());
-        s.kernel = name.empty() ? backend_.compile(specs_[i]) : backend_.compile_as(specs_[i], name);
-        memory_.reserve(specs_[i], s.kernel->workspace_bytes());
-        refuse_too_large(specs_[i]);
-        report(0);
+      bool any = false;
+      for (std::optional<KernelSpec> next = specs_[i]; next && !any; next = halved(*next)) {
+        timed_[i] = *next;
+        any = compile(i);
       }
+      left_out_ = left_out_ || !any;
+      smaller_ = smaller_ || (any && timed_[i] != specs_[i]);
     }
+  }
+
+  // False: there is no memory for this one. A kernel gets half of the limit, since the largest inputs, results and workspace may be
+  // those of different kernels.
+  bool compile(std::size_t i) {
+    const std::size_t most = limit() > 0 ? static_cast<std::size_t>(limit() / 2) : SIZE_MAX,
+                      own = OperandMemory::bytes_of(timed_[i]);
+    if (own > most || !backend_.supports(timed_[i])) return false;
+    std::vector<std::string> names = backend_.implementations(timed_[i]);
+    if (names.size() < 2) names = {""};
+    const std::size_t before = subjects_.size();
+    for (const std::string& name : names) {
+      std::unique_ptr<Kernel> kernel = name.empty() ? backend_.compile(timed_[i]) : backend_.compile_as(timed_[i], name);
+      const std::size_t workspace = kernel->workspace_bytes();
+      report(0);
+      if (workspace > most - own) continue;
+      memory_.reserve(timed_[i], workspace);
+      subjects_.push_back({.spec = i, .choices = static_cast<int>(names.size()), .kernel = std::move(kernel)});
+    }
+    return subjects_.size() > before;
   }
 
   double first_seconds(Subject& s) {
@@ -149,20 +167,12 @@ class Measurer {
   Index limit() const { return options_.memory_bytes > 0 ? options_.memory_bytes : backend_.memory_bytes() / 2; }
   Index step_bytes() const { return limit() > 0 ? std::min(options_.step_bytes, limit()) : options_.step_bytes; }
 
-  void refuse_too_large(const KernelSpec& spec) const {
-    const Index limit = this->limit();
-    if (limit > 0 && memory_.bytes() > static_cast<std::size_t>(limit))
-      throw UserError("measuring " + summary(spec) + " takes " + std::to_string(memory_.bytes()) + " bytes, the device has " +
-                          std::to_string(limit) + " for it: use a smaller batch",
-                      Exit::device);
-  }
-
-  void once(Subject& s) { s.kernel->run(memory_.operands(specs_[s.spec]), memory_.workspace()); }
+  void once(Subject& s) { s.kernel->run(memory_.operands(timed_[s.spec]), memory_.workspace()); }
   // Operands are determined before the clock starts.
   using Runs = std::vector<std::vector<void*>>;
   Runs runs_of(const Subject& s, int runs) {
     Runs out;
-    for (int k = 0; k < runs; k++) out.push_back(memory_.operands(specs_[s.spec]));
+    for (int k = 0; k < runs; k++) out.push_back(memory_.operands(timed_[s.spec]));
     return out;
   }
   void run(Subject& s, const Runs& runs) {
@@ -257,6 +267,15 @@ class Measurer {
     options_.progress(progress);
   }
 
+  // The point of a smaller kernel becomes that of this one.
+  void scale(KernelPoint& point, const KernelSpec& to) const {
+    const double times = flops(to) / std::max(flops(point.spec), 1.0);
+    for (double* seconds : {&point.seconds.min, &point.seconds.q25, &point.seconds.median}) *seconds *= times;
+    point.spec = to;
+    point.choices = 1;  // another size may have another fastest implementation
+    point.workspace_bytes = static_cast<Index>(backend_.compile(to)->workspace_bytes());
+  }
+
   Measurement result(bool fits) const {
     Measurement out{.fits = fits, .needed_seconds = needed(), .rounds = rounds_};
     if (!fits) return out;
@@ -273,23 +292,27 @@ class Measurer {
     for (std::size_t i = 0; i < fastest.size(); i++) {
       const std::size_t s = fastest[i];
       if (s == subjects_.size()) {
-        out.points.push_back({.device = device_, .spec = specs_[i], .supported = false});
+        if (!backend_.supports(specs_[i])) out.points.push_back({.device = device_, .spec = specs_[i], .supported = false});
         continue;
       }
       out.points.push_back(
           {device_,
-           specs_[subjects_[s].spec],
+           timed_[i],
            {quantile(seconds[s], 0), quantile(seconds[s], 1), quantile(seconds[s], 2), static_cast<int>(seconds[s].size())},
            subjects_[s].kernel->implementation(),
            subjects_[s].choices,
            static_cast<Index>(subjects_[s].kernel->workspace_bytes())});
+      if (timed_[i] != specs_[i]) scale(out.points.back(), specs_[i]);
     }
+    const std::string who = "device " + std::to_string(device_) + ": ";
+    const std::string small = " of more than " + std::to_string(limit() / 2) + " bytes, a quarter of the memory";
+    if (smaller_) out.notes.push_back(who + "scaled: of kernels" + small + ", a part of the samples or filters was timed");
+    if (left_out_) out.notes.push_back(who + "not timed: kernels whose smallest part is" + small);
     if (subjects_.empty()) return out;
     const auto [low, high] = std::minmax_element(reference_rounds_.begin(), reference_rounds_.end());
     out.drift = *high / *low - 1;
     if (queue_ == nullptr) out.wall_over_cpu = wall_sum_ / std::max(cpu_sum_, 1e-9);
     auto percent = [](double v) { return std::to_string(std::lround(v * 100)) + " %"; };
-    const std::string who = "device " + std::to_string(device_) + ": ";
     if (const std::string condition = backend_.condition(); !condition.empty())
       out.notes.push_back(who + "after measuring: " + condition);
     if (out.wall_over_cpu > 1.1)
@@ -303,7 +326,8 @@ class Measurer {
   int device_;
   const KernelTimingOptions& options_;
   std::mt19937_64 random_;
-  std::vector<KernelSpec> specs_{};
+  std::vector<KernelSpec> specs_{}, timed_{};  // timed_: smaller ones, where the memory does not suffice
+  bool smaller_ = false, left_out_ = false;    // some of them
   std::vector<Subject> subjects_{};
   OperandMemory memory_{};
   std::size_t reference_ = 0;  // runs in every round: its times show drift

@@ -35,7 +35,7 @@ struct KernelTimingOptions {
 
 struct Measurement {
   // One per distinct spec, in the order given, for its fastest implementation; without seconds if the device does not support the
-  // spec. Empty if the kernels do not fit the budget.
+  // spec; none if it is too large for the memory. Empty if the kernels do not fit the budget.
   std::vector<KernelPoint> points{};
   bool fits = true;           // false: least_rounds take needed_seconds, more than the budget (a smaller batch takes less)
   double needed_seconds = 0;  // for least_rounds, including compilation
@@ -50,7 +50,8 @@ struct Measurement {
 // untimed and once timed (kernels below 20 us several times within one timing). seconds are wall time, corrected for changes of the
 // machine's speed (steady.h). Operands are stored in memory that all kernels share, each run's after those of the previous run:
 // inputs hold normal numbers and are never results. If the device has a choice of implementations each is timed, except those that
-// take twice as long as another from the start. UserError: the operands of one kernel are larger than the memory.
+// take twice as long as another from the start. Instead of a kernel that is larger than half of the memory a smaller one is timed,
+// and its seconds are multiplied; a note says so.
 Measurement measure_kernels(Backend& backend, int device, std::span<const KernelSpec> specs,
                             const KernelTimingOptions& options = {}, const RoundBarrier& barrier = {});
 

@@ -25,6 +25,12 @@ OperandMemory::Block OperandMemory::block_of(const OperandUse& use) {
   return use.written ? kResults : use.dtype == DType::i32 ? kLabels : kNumbers;
 }
 
+std::size_t OperandMemory::bytes_of(const KernelSpec& spec) {
+  std::size_t bytes = 0;
+  for (const OperandUse& use : operands_of(spec)) bytes += in_lines(use.bytes());
+  return bytes;
+}
+
 void OperandMemory::reserve(const KernelSpec& spec, std::size_t workspace_bytes) {
   std::array<std::size_t, kBlocks> bytes{};
   for (const OperandUse& use : operands_of(spec)) bytes[block_of(use)] += in_lines(use.bytes());

@@ -17,6 +17,7 @@ struct OperandUse;
 // result. Operands of one kernel do not overlap; those of different kernels do.
 class OperandMemory {
  public:
+  static std::size_t bytes_of(const KernelSpec& spec);  // of its operands
   void reserve(const KernelSpec& spec, std::size_t workspace_bytes);
   void wander(std::size_t step_bytes);  // through so much memory, inputs and results together; 0: each run uses the same place
   std::size_t bytes() const;            // all bytes reserved so far

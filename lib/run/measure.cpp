@@ -106,6 +106,18 @@ class Measurer {
     rt_.phase("measuring kernels");
     if (!anywhere(missing)) return false;
     if (!timer_.measure(profile, missing, kCandidates, true)) timer_.refuse_budget();
+    agreed(rt_.transport(), [&] {
+      const auto& points = profile.kernels();
+      if (missing.empty() ||
+          std::any_of(points.begin(), points.end(), [&](const KernelPoint& p) { return p.device == rt_.rank(); }))
+        return;
+      const Device& device = mesh_.device(rt_.rank());
+      throw UserError(
+          fmt::format("rank {} ({}): none of its {} kernels can be timed in a quarter of its memory ({} bytes); give it "
+                      "more memory_bytes, or \"place\" the layers on other devices",
+                      rt_.rank(), device.name, missing.size(), backend_.memory_bytes()),
+          Exit::device);
+    });
     return true;
   }
 

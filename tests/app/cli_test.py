@@ -548,6 +548,52 @@ def measured_plans():
     assert [d["name"] for d in profile["devices"]] == ["cpu 0", "cpu 1"] and profile["kernels"] and profile["links"]
 
 
+def little_memory():
+    """Whatever a device's memory_bytes: what `plan` plans `train` runs, and what does not fit `check`, `plan` and `train` refuse alike."""
+    room = Room()
+    small = job(max_steps=1)
+    small["model"]["inputs"]["image"].update(rows=16, cols=16)
+    small["model"]["layers"][0]["out"]["filters"] = 24
+    small["layout"]["split"]["filters"]["parts"] = "profile"
+    small["profile"] = {"path": "p.json"}
+    room.write("job.json", small)
+    room.run("profile", "job.json", "-o", "p.json", "--budget-seconds", "5")
+    profile = room.json("p.json")
+    assert any(k.get("workspace_bytes", 0) > 0 for k in profile["kernels"])
+    for kernel in profile["kernels"]:  # both devices are of use, whatever was measured
+        kernel.get("seconds", {}).update(min=1e-3, q25=1e-3, median=1e-3)
+    room.write("p.json", profile)
+
+    def with_limits(*limits):
+        sets = [word for rank, limit in enumerate(limits) if limit for word in ("--set", f"mesh.devices.{rank}.memory_bytes={limit}")]
+        plan = room.start("plan", "job.json", "--format", "json", *sets)
+        plan.out, plan.err = plan.communicate(timeout=LIMIT)
+        assert plan.returncode in (0, 69), (limits, plan.err)
+        check = room.run("check", "job.json", *sets, code=plan.returncode)
+        train = room.run("train", "job.json", "--run-dir", "run", "--overwrite", *sets, code=plan.returncode)
+        if plan.returncode != 0:
+            said = [line for line in plan.err.splitlines() if " needs " in line][-1].split("motley: ")[-1]
+            has(check.err, said)
+            has(train.err, said)
+            return said
+        planned = [rank["memory_bytes"] for rank in json.loads(plan.out)["predicted"]["ranks"]]
+        used = [rank["memory_bytes"] for rank in room.json("run/run.json")["ranks"]]
+        assert all(limit is None or u <= p <= limit for limit, p, u in zip(limits, planned, used)), (limits, planned, used)
+        return used
+
+    free = with_limits(None, None)
+    for tenths in [14, 12, 11, 10, 9, 7, 5, 2]:
+        assert isinstance(with_limits(None, free[1] * tenths // 10), list), tenths
+    text = with_limits(free[0] // 4, free[1] // 4)
+    has(text, "rank 0 (cpu 0) needs ", "the mesh gives it ", "use a smaller batch, give this rank a smaller part, or give its device more memory_bytes")
+    assert isinstance(with_limits(free[0] * 4, free[1] * 4), list)
+    # Such a device is measured too: large kernels in part.
+    limit = ("--set", f"mesh.devices.1.memory_bytes={free[1] // 10}")
+    done = room.run("profile", "job.json", "-o", "small.json", "--budget-seconds", "5", *limit)
+    has(done.out, "device 1: scaled: of kernels of more than")
+    room.run("train", "job.json", "--run-dir", "small", *limit, "--set", "profile.path=small.json")
+
+
 def verifies():
     for ranks, parts in [(1, (6,)), (2, (4, 2)), (3, (3, 3, 0))]:
         room = Room()
@@ -1796,7 +1842,7 @@ def other_losses():
     has(room.run("check", room.write("pictures.json", pictures), code=78).err, "/model/loss/op: labels of mnist are classes; expected softmax_cross_entropy")
 
 
-TESTS = [usage, doctor, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, explains, notes, measured_plans, verifies, trains, continues_from_weights, keeps_weights, own_data, wide_tokens, several_inputs, stores_in_bf16, sums_with_parameters, names_of_layers, closed_pipe, full_pipes, refuses_weights, resumes, stopped_runs, traces, refusals, stops, run_directory_removed, deaths, deaths_under_mpiexec, launcher_killed, restarts, stops_while_a_rank_hangs, leaves_out_lost_devices, evaluates_by_epoch, optimizers, other_losses, verifies_inference, progress]
+TESTS = [usage, doctor, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, explains, notes, measured_plans, little_memory, verifies, trains, continues_from_weights, keeps_weights, own_data, wide_tokens, several_inputs, stores_in_bf16, sums_with_parameters, names_of_layers, closed_pipe, full_pipes, refuses_weights, resumes, stopped_runs, traces, refusals, stops, run_directory_removed, deaths, deaths_under_mpiexec, launcher_killed, restarts, stops_while_a_rank_hangs, leaves_out_lost_devices, evaluates_by_epoch, optimizers, other_losses, verifies_inference, progress]
 
 
 def main():

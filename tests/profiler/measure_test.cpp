@@ -13,6 +13,7 @@
 #include "../support/threads.h"
 #include "base/clock.h"
 #include "kernels/operands.h"
+#include "profiler/halved.h"
 #include "profiler/measure_kernels.h"
 #include "profiler/measure_links.h"
 #include "profiler/steady.h"
@@ -222,10 +223,52 @@ TEST_CASE("ranks agree on the number of rounds, also a rank without kernels", "[
   CHECK_FALSE(measure_kernels(backend, 0, dense_of({16}), {}, slow).fits);
 }
 
-TEST_CASE("operands larger than the memory are refused", "[measure]") {
-  SpinBackend backend(1);
-  CHECK_THROWS_WITH(measure_kernels(backend, 0, dense_of({16, 4096}), {.memory_bytes = 100000}),
-                    Catch::Contains("dense forward n4 c8 -> f4096") && Catch::Contains("smaller batch"));
+TEST_CASE("of a kernel that is too large for the memory a part is timed, and its seconds are multiplied", "[measure]") {
+  SpinBackend backend(20);
+  std::vector<KernelSpec> specs = dense_of({16, 256});
+  specs[1].roles.n = 64;
+  const auto timed = [&](Index memory) {
+    return measure_kernels(backend, 2, specs, {.least_rounds = 2, .most_rounds = 2, .memory_bytes = memory});
+  };
+  CHECK(timed(1 << 20).notes.empty());
+  backend.seen = {};
+  const Measurement made = timed(48000);  // 24000 for each: the second takes 8192 for its weights, and 1056 for each sample
+  REQUIRE(made.points.size() == 2);
+  for (std::size_t i = 0; i < specs.size(); i++) {
+    CHECK(made.points[i].spec == specs[i]);
+    CHECK(made.points[i].workspace_bytes == 1000);
+  }
+  CHECK(made.points[1].seconds.min > 4 * 16 * 20e-6);  // an eighth of the samples fits: eight times the seconds
+  REQUIRE_FALSE(made.notes.empty());
+  CHECK_THAT(made.notes[0], Catch::StartsWith("device 2: scaled: ") && Catch::Contains("24000 bytes"));
+  const Measurement none = timed(1000);
+  CHECK(none.fits);
+  CHECK(none.points.empty());
+  REQUIRE(none.notes.size() == 1);
+  CHECK_THAT(none.notes[0], Catch::StartsWith("device 2: not timed: "));
+}
+
+TEST_CASE("a smaller kernel has fewer samples, then fewer filters and channels; attention has whole samples", "[measure]") {
+  KernelSpec spec = dense_of({3})[0];
+  std::vector<std::array<Index, 3>> roles;
+  for (std::optional<KernelSpec> next = spec; next; next = halved(*next))
+    roles.push_back({next->roles.n, next->roles.f, next->roles.c});
+  CHECK(roles == std::vector<std::array<Index, 3>>{{4, 3, 8}, {2, 3, 8}, {1, 3, 8}, {1, 1, 8}, {1, 1, 4}, {1, 1, 2}, {1, 1, 1}});
+  spec.op = KernelOp::attention;
+  spec.roles.g = 30;
+  spec.heads = 2;
+  spec.share = 3;
+  const std::optional<KernelSpec> half = halved(spec);
+  REQUIRE(half.has_value());
+  CHECK(half->roles.g == 12);  // of samples with six heads
+  CHECK(halved(*half)->roles.g == 6);
+  CHECK_FALSE(halved(*halved(*half)).has_value());
+  spec = {};
+  spec.op = KernelOp::map;
+  spec.extents = {2, 5, 1};
+  CHECK(halved(spec)->extents == std::vector<Index>{2, 2, 1});
+  spec.extents = {1, 1};
+  CHECK_FALSE(halved(spec).has_value());
 }
 
 TEST_CASE("a profile of another device is refused with the reason", "[measure]") {
