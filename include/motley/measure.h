@@ -22,8 +22,8 @@ struct MeasureOptions {
   double budget_seconds = 60;          ///< for measuring; kernels that do not fit are measured with a part of the batch
   Measure when = Measure::if_missing;  ///< whether an existing file may be used
   std::function<void(const std::string& line)> progress{};  ///< called on rank 0, from time to time
-  std::optional<Step>
-      evaluation{};  ///< an inference step of the same model for which the measured plan leaves memory; none: nothing
+  /// An inference step of the same model, for which the measured plan leaves memory.
+  std::optional<Step> evaluation{};
 };
 
 /// Times every distinct kernel that this step can need under the rules (at every candidate part), on all devices at the same time,

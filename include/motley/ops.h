@@ -329,8 +329,8 @@ Tensor stack(const std::vector<Tensor>& parts, const StackOptions& options);
 
 /// The sum over these dims; empty: all dims, a scalar.
 Tensor sum(const Tensor& x, const std::vector<Dim>& over = {}, const NameOption& options = {});
-/// The mean over these dims; empty: all dims, a scalar. If some of the losses are ignored (CrossEntropyOptions::ignore_index): over
-/// all others, 0 if there are none.
+/// The mean over these dims; empty: all dims, a scalar. Of losses some of which are ignored (CrossEntropyOptions::ignore_index):
+/// over all others, 0 if there are none; what another op has made of them (a change of shape, a sum) counts all.
 Tensor mean(const Tensor& x, const std::vector<Dim>& over = {}, const NameOption& options = {});
 
 /// @name Losses

@@ -27,8 +27,8 @@ enum class PredictedWeights : std::uint8_t { averaged, current };
 class Predictor {
  public:
   /// Collective: the ranks compare the plan's hash, then run rank 0's plan. `state` outlives it. UserError: some rank has a plan of
-  /// another step, mesh, rules or options (what was chosen may differ); the plan trains; the State
-  /// stores its parameters in other boxes. DeviceError: out of memory.
+  /// another step, mesh, rules or options (what was chosen may differ), or other weights; the plan trains; the State stores its
+  /// parameters in other boxes. DeviceError: out of memory.
   Predictor(Runtime& rt, const Plan& plan, State& state, PredictedWeights weights = PredictedWeights::averaged);
   ~Predictor();
   Predictor(const Predictor&) = delete;
@@ -72,11 +72,12 @@ struct Evaluation {
   std::optional<double> predicted_seconds{};  ///< of a batch, by the plan; nothing without a profile
 };
 
-/// Collective; the same on every rank and, but for rounding of the logits, for every layout. Every sample once: a short last batch
-/// is filled up and masked. In f64 from the logits, the predictor's only output: one of its dims is the batch, one counts the
-/// classes. With further dims (positions, say) a sample has one row of logits per element of these, and its label counts for each
-/// row. Real labels (EvaluateOptions::loss): one for each of an output's elements. UserError: other outputs; no samples, or of
-/// other sizes than the input or the output; more classes than logits; a label that is not a class.
+/// Collective: the options, and the number of samples, are those of rank 0. The same on every rank and, but for rounding of the
+/// logits, for every layout. Every sample once: a short last batch is filled up and masked. In f64 from the logits, the predictor's
+/// only output: one of its dims is the batch, one counts the classes. With further dims (positions, say) a sample has one row of
+/// logits per element of these, and its label counts for each row. Real labels (EvaluateOptions::loss): one for each of an output's
+/// elements. UserError, on all ranks: other outputs; no samples, or of other sizes than the input or the output; more classes than
+/// logits; a label that is not a class.
 Evaluation evaluate(Runtime& rt, Predictor& predictor, const std::shared_ptr<const Dataset>& data,
                     const EvaluateOptions& options = {});
 

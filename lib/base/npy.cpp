@@ -197,7 +197,8 @@ NpyHeader parse_npy_header(const std::string& name, std::string_view bytes, std:
     }
     list += (list.empty() ? "" : known == types.back() ? " or " : ", ") + std::string(known);
   }
-  const std::string hint = out.descr == "|b1" ? "; array.astype('u1') converts booleans" : "";
+  const std::string hint =
+      out.descr == "|b1" ? "; array.astype('u1') converts booleans, for images 'f4' (u1 is scaled to 0..1)" : "";
   throw UserError(name + ": elements of type '" + out.descr + "'; " + list + " can be read here" + hint, Exit::data);
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 namespace motley {
 
@@ -16,5 +17,9 @@ Plan planned(Transport& transport, const Step& step, const Mesh& mesh, const std
 
 // Collective. UserError: the number on some rank differs from rank 0's; what: what this rank then has, "another step".
 void same_everywhere(Transport& transport, std::uint64_t number, const std::string& what);
+
+// Collective. mine: what this rank works with beside its plan, one text for each setting. UserError: "rank 1 trains with seed 2,
+// rank 0 with seed 1"; works: "trains".
+void same_settings(Transport& transport, const std::string& works, const std::vector<std::string>& mine);
 
 }  // namespace motley

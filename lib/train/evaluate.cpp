@@ -15,6 +15,7 @@
 #include "mesh/control.h"
 #include "plan/plan_data.h"
 #include "run/agreed.h"
+#include "run/planned.h"
 #include "run/start.h"
 #include "run/trace_summary.h"
 #include "train/batch_reader.h"
@@ -81,6 +82,11 @@ OutputDims dims_of(const Passes& passes, const StepTensor& output, const Evaluat
     throw UserError("it is not known which dim of \"" + output.name + "\" counts the classes; name it in EvaluateOptions::over" +
                     (over.empty() ? "" : ", not \"" + over + "\""));
   return {shape.position(batch), shape.position(over)};
+}
+
+const char* name_of(LossKind loss) {
+  if (loss == LossKind::softmax_cross_entropy) return "softmax_cross_entropy";
+  return loss == LossKind::mean_squared_error ? "mean_squared_error" : "binary_cross_entropy";
 }
 
 // An evaluation, after its arguments have been checked.
@@ -252,11 +258,19 @@ class Evaluating {
 }  // namespace
 
 Evaluation evaluate(Runtime& rt, Predictor& predictor, const std::shared_ptr<const Dataset>& data, const EvaluateOptions& options) {
-  if (data == nullptr)
-    throw UserError(
-        "there are no samples to evaluate on: the data has no test part (npy: test_images; folder: a folder test; tokens: "
-        "test_path)");
-  return Evaluating(rt, predictor, data, options).run();
+  std::optional<Evaluating> evaluating;
+  agreed(rt.transport(), [&] {
+    if (data == nullptr)
+      throw UserError(
+          "there are no samples to evaluate on: the data has no test part (npy: test_images; folder: a folder test; tokens: "
+          "test_path)");
+    evaluating.emplace(rt, predictor, data, options);
+  });
+  same_settings(rt.transport(), "evaluates",
+                {fmt::format("{} samples", data->samples()), "the input " + options.image, "the classes' dim " + options.over,
+                 options.ignored ? fmt::format("the ignored label {}", *options.ignored) : "no ignored label",
+                 fmt::format("label_smoothing {}", options.label_smoothing), std::string("the loss ") + name_of(options.loss)});
+  return evaluating->run();
 }
 
 }  // namespace motley

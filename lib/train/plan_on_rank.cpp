@@ -12,6 +12,7 @@
 #include "base/hash.h"
 #include "mesh/control.h"
 #include "plan/plan_fields.h"
+#include "run/agreed.h"
 #include "run/planned.h"
 #include "train/batch_reader.h"
 #include "train/keys.h"
@@ -23,9 +24,11 @@ namespace {
 
 // Rank 0's plan, if ranks on different hosts have computed different ones.
 Plan of_all(const Runtime& rt, Transport& transport, const Plan& plan) {
-  if (plan.mesh().ranks() != rt.ranks())
-    throw UserError("the plan is for " + std::to_string(plan.mesh().ranks()) + " ranks, but " + std::to_string(rt.ranks()) +
-                    " run");
+  agreed(transport, [&] {
+    if (plan.mesh().ranks() != rt.ranks())
+      throw UserError("the plan is for " + std::to_string(plan.mesh().ranks()) + " ranks, but " + std::to_string(rt.ranks()) +
+                      " run");
+  });
   same_everywhere(transport, plan.hash(), "another step, mesh or layout");
   const auto hashes = control::all_of(transport, hash_of(plan.data()));
   const bool same = std::all_of(hashes.begin(), hashes.end(), [&](auto hash) { return hash == hashes.front(); });

@@ -9,6 +9,7 @@
 #include "plan/plan_data.h"
 #include "run/agreed.h"
 #include "run/gather.h"
+#include "run/planned.h"
 #include "train/plan_on_rank.h"
 
 namespace motley {
@@ -21,9 +22,11 @@ struct Predictor::Impl {
 
   Impl(Runtime& runtime, const Plan& plan, State& state, PredictedWeights weights)
       : rt(runtime),
-        on_rank((refuse_training(plan), runtime), plan, Parameters::there),
+        on_rank((agreed(runtime.transport(), [&] { refuse_training(plan); }), runtime), plan, Parameters::there),
         executor((refuse_state(state), on_rank.program), on_rank.backend(), runtime.transport(), state,
-                 weights == PredictedWeights::averaged ? kAverage : "") {}
+                 weights == PredictedWeights::averaged ? kAverage : "") {
+    same_settings(rt.transport(), "predicts", {weights == PredictedWeights::averaged ? "averaged weights" : "current weights"});
+  }
 
   // Collective: on all ranks, where one of them stores other boxes.
   void refuse_state(const State& state) const {

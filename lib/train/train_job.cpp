@@ -7,6 +7,7 @@
 #include <motley/trainer.h>
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -383,6 +384,9 @@ class Job {
     if (!predictor_) predictor_.emplace(rt_, *in_.evaluation, trainer_.state());
     const Evaluation test = evaluate(rt_, *predictor_, in_.data.test, in_.evaluate);
     evaluated_ = out_.steps;
+    if (!std::isfinite(test.mean_loss))
+      throw AgreedError(fmt::format("the test loss after step {} is not finite: weights or test samples are too large", out_.steps),
+                        Exit::internal, -1);
     out_.test_accuracy = test.accuracy;
     out_.test_loss = test.mean_loss;
     out_.test_batch_seconds = test.batch_seconds;

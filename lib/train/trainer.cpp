@@ -16,6 +16,7 @@
 #include "plan/plan_data.h"
 #include "run/agreed.h"
 #include "run/copies.h"
+#include "run/planned.h"
 #include "run/step_trace.h"
 #include "train/keep.h"
 #include "train/plan_on_rank.h"
@@ -35,29 +36,18 @@ int order_of(const Passes& passes, int tensor) {
 // What a rank trains with besides its plan: "learning rate 0.1".
 std::vector<std::string> settings_of(const UpdateScalars& scalars, const TrainerOptions& options) {
   const RateSchedule& s = scalars.schedule;
+  using Kind = RateSchedule::Kind;
+  const char* kind = s.kind == Kind::constant ? "constant"
+                     : s.kind == Kind::linear ? "linear"
+                     : s.kind == Kind::cosine ? "cosine"
+                                              : "step";
   return {fmt::format("learning rate {}", scalars.learning_rate),
-          fmt::format("schedule {} (warm-up {}, {} steps, final {}, milestones {}, factor {})", static_cast<int>(s.kind),
-                      s.warmup_steps, s.steps, s.final, fmt::join(s.milestones, " "), s.factor),
+          fmt::format("{} schedule (warm-up {}, {} steps, final {}, milestones [{}], factor {})", kind, s.warmup_steps, s.steps,
+                      s.final, fmt::join(s.milestones, " "), s.factor),
           fmt::format("clip_norm {}", scalars.clip_norm),
           fmt::format("average {}", scalars.average),
           options.seed ? fmt::format("seed {}", *options.seed) : "no seed",
           fmt::format("compare_copies_every {}", options.compare_copies_every)};
-}
-
-// Collective. UserError: they are not those of rank 0.
-void refuse_other_settings(Transport& transport, const std::vector<std::string>& mine) {
-  const std::string text = fmt::format("{}", fmt::join(mine, "\n"));
-  const auto all = transport.gather_all(std::as_bytes(std::span(text)));
-  const auto line_of = [&](std::size_t rank, std::size_t line) {
-    std::string_view rest(reinterpret_cast<const char*>(all[rank].data()), all[rank].size());
-    for (; line > 0; line--) rest.remove_prefix(rest.find('\n') + 1);
-    return rest.substr(0, rest.find('\n'));
-  };
-  for (std::size_t rank = 1; rank < all.size(); rank++)
-    for (std::size_t line = 0; line < mine.size() && all[rank] != all[0]; line++)
-      if (line_of(rank, line) != line_of(0, line))
-        throw UserError(fmt::format("rank {} trains with {}, rank 0 with {}; give every rank the same", rank, line_of(rank, line),
-                                    line_of(0, line)));
 }
 
 }  // namespace
@@ -89,7 +79,7 @@ struct Trainer::Impl {
 
   Impl(Runtime& runtime, const Plan& p, const TrainerOptions& options)
       : rt(runtime),
-        on_rank((refuse_inference(p), runtime), p, Parameters::to_be_made),
+        on_rank((agreed(runtime.transport(), [&] { refuse_inference(p); }), runtime), p, Parameters::to_be_made),
         state(plan, program.rank, options.seed.value_or(1), on_rank.backend().device_memory()),
         trace(recorded_steps(program)),
         executor(program, on_rank.backend(), runtime.transport(), state),
@@ -99,7 +89,7 @@ struct Trainer::Impl {
         own_seed(options.seed.has_value()),
         seed(options.seed.value_or(1)) {
     executor.record_into(&trace);
-    refuse_other_settings(runtime.transport(), settings_of(p.step().scalars(), options));
+    same_settings(runtime.transport(), "trains", settings_of(p.step().scalars(), options));
   }
 
   // The other ranks' figures are in flight, unless an error ends the run.

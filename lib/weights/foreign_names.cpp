@@ -82,6 +82,15 @@ std::vector<Candidate> candidates(const std::string& name) {
   return out;
 }
 
+// Without what wrappers put into names: DistributedDataParallel in front, torch.compile in front of what is compiled.
+std::string unwrapped(std::string name) {
+  const std::string compiled = "_orig_mod.", parallel = "module.";
+  for (std::size_t at = 0; (at = name.find(compiled, at)) != std::string::npos;)
+    (at == 0 || name[at - 1] == '.') ? static_cast<void>(name.erase(at, compiled.size())) : static_cast<void>(at++);
+  while (name.starts_with(parallel)) name.erase(0, parallel.size());
+  return name;
+}
+
 std::string with_underscores(std::string name) {
   std::replace(name.begin(), name.end(), '.', '_');
   return name;
@@ -92,8 +101,10 @@ class Finder {
   explicit Finder(const WeightsFile& file) : file_(file) {
     for (std::size_t i = 0; i < file.tensors().size(); i++) {
       const std::string& name = file.tensors()[i].name;
+      const std::string plain = unwrapped(name);
       by_name_.emplace(name, static_cast<int>(i));
-      by_underscores_.emplace(with_underscores(name), static_cast<int>(i));
+      by_plain_name_.emplace(plain, static_cast<int>(i));
+      by_underscores_.emplace(with_underscores(plain), static_cast<int>(i));
       is_gpt2_ = is_gpt2_ || name.ends_with(".c_attn.weight");
       is_bert_ = is_bert_ || name.ends_with(".attention.self.query.weight");
     }
@@ -112,6 +123,17 @@ class Finder {
     return {find(wanted.name)};
   }
 
+  // The file's fused tensors that have this one as a part.
+  std::vector<int> fused_forms(const StoredTensor& wanted) const {
+    std::vector<int> out;
+    for (const Candidate& c : candidates(wanted.name)) {
+      if (c.parts == 1 || (c.transposed && !is_gpt2_)) continue;
+      const Source source{find(c.name), c.transposed, c.part, c.parts};
+      if (source.tensor >= 0 && fits(source, wanted)) out.push_back(source.tensor);
+    }
+    return out;
+  }
+
   bool is_gpt2() const { return is_gpt2_; }
   bool is_bert() const { return is_bert_; }
   // Whether the file has both tensors, with the same values.
@@ -123,19 +145,19 @@ class Finder {
 
  private:
   // The tensor with this name, up to a prefix.
-  int find(const std::string& name) const {
-    for (const std::string prefix : {"", "transformer.", "bert.", "model.", "module.", "_orig_mod."})
-      for (const std::string wrapper : {"", "module.", "_orig_mod."}) {  // of a model trained in parallel, of a compiled one
-        if (const int longer = exactly(wrapper + prefix + name); longer >= 0) return longer;
-        if (!prefix.empty() && name.starts_with(prefix))
-          if (const int shorter = exactly(wrapper + name.substr(prefix.size())); shorter >= 0) return shorter;
-      }
-    const auto found = by_underscores_.find(with_underscores(name));
-    return found == by_underscores_.end() ? -1 : found->second;
+  int find(const std::string& wanted) const {
+    if (const int same = in(by_name_, wanted); same >= 0) return same;
+    const std::string name = unwrapped(wanted);
+    for (const std::string prefix : {"", "transformer.", "bert.", "model."}) {
+      if (const int longer = in(by_plain_name_, prefix + name); longer >= 0) return longer;
+      if (!prefix.empty() && name.starts_with(prefix))
+        if (const int shorter = in(by_plain_name_, name.substr(prefix.size())); shorter >= 0) return shorter;
+    }
+    return in(by_underscores_, with_underscores(name));
   }
-  int exactly(const std::string& name) const {
-    const auto found = by_name_.find(name);
-    return found == by_name_.end() ? -1 : found->second;
+  static int in(const std::map<std::string, int>& names, const std::string& name) {
+    const auto found = names.find(name);
+    return found == names.end() ? -1 : found->second;
   }
   bool fits(const Source& source, const StoredTensor& wanted) const {
     Extents stored = at(file_.tensors(), source.tensor).extents;
@@ -146,17 +168,18 @@ class Finder {
   }
 
   const WeightsFile& file_;
-  std::map<std::string, int> by_name_{}, by_underscores_{};
+  std::map<std::string, int> by_name_{}, by_plain_name_{}, by_underscores_{};
   bool is_gpt2_ = false, is_bert_ = false;
 };
 
 // Tensors that GPT-2's and BERT's files have beside their network's; the second names of tied ones only if the values are the same.
 bool affects_nothing(const Finder& finder, const StoredTensor& t) {
-  const auto ends = [&](const char* end) { return t.name.ends_with(end); };
+  const std::string name = unwrapped(t.name);
+  const auto ends = [&](const char* end) { return name.ends_with(end); };
   const bool integers = t.dtype == "I64" || t.dtype == "I32";
   if ((ends(".num_batches_tracked") && t.extents.empty()) || (ends("position_ids") && integers)) return true;
   if (finder.is_gpt2() && (ends(".attn.masked_bias") || (ends(".attn.bias") && t.extents.size() == 4))) return true;
-  if (finder.is_bert() && (t.name.find("pooler.dense.") != std::string::npos || t.name.starts_with("cls.seq_relationship.")))
+  if (finder.is_bert() && (name.find("pooler.dense.") != std::string::npos || name.starts_with("cls.seq_relationship.")))
     return true;
   for (const auto& [copy, tied] : {std::pair{"lm_head.weight", "wte.weight"},
                                    {"cls.predictions.decoder.weight", "embeddings.word_embeddings.weight"},
@@ -206,7 +229,7 @@ std::unique_ptr<WeightsFile> in_own_names(std::unique_ptr<WeightsFile> file, con
   const Finder finder(*file);
   std::vector<StoredTensor> tensors;
   std::vector<Source> sources;
-  std::set<int> used;
+  std::set<int> used, contradicted;
   for (const StoredTensor& w : wanted) {
     const Source source = finder.find(w);
     if (source.tensor < 0) continue;
@@ -215,10 +238,12 @@ std::unique_ptr<WeightsFile> in_own_names(std::unique_ptr<WeightsFile> file, con
     tensors.push_back({w.name, stored.dtype, unlike ? stored.extents : w.extents});
     sources.push_back(source);
     used.insert(source.tensor);
+    for (const int other : finder.fused_forms(w))
+      if (other != source.tensor) contradicted.insert(other);
   }
   for (int i = 0; i < static_cast<int>(file->tensors().size()); i++) {
     const StoredTensor& t = at(file->tensors(), i);
-    if (used.contains(i) || affects_nothing(finder, t)) continue;
+    if ((used.contains(i) && !contradicted.contains(i)) || affects_nothing(finder, t)) continue;
     tensors.push_back(t);
     sources.push_back({i});
   }

@@ -1829,6 +1829,12 @@ def other_losses():
     write_npy(room.path / "real.npy", [16, 4], [0.25] * 64)
     write_npy(room.path / "nan.npy", [16, 4], [0.25] * 50 + [float("nan")] + [0.25] * 13)
     arrays["model"]["loss"] = {"op": "mean_squared_error"}
+    # A test loss that is not finite is an error; the weights are kept.
+    write_npy(room.path / "huge.npy", [16, 4], [1e200] * 64, "<f8")
+    arrays["data"].update(labels="real.npy", test_labels="huge.npy")
+    room.write("arrays.json", arrays)
+    has(room.run("train", "arrays.json", "--run-dir", "huge", code=70).err, "the test loss after step ", " is not finite: weights or test samples are too large")
+    assert room.json("huge/run.json")["status"] == "failed" and (room.path / "huge/weights.safetensors").exists()
     for key in ["labels", "test_labels"]:
         arrays["data"].update(labels="real.npy", test_labels="real.npy")
         arrays["data"][key] = "nan.npy"

@@ -151,3 +151,36 @@ TEST_CASE("weights by name: BERT's and PyTorch's attention, parameters, norms", 
   CHECK(values(*vit, "encoder.layers.encoder_layer_0.self_attention.key.weight") == std::vector<float>{3004, 3005, 3006, 3007});
   CHECK(values(*vit, "encoder.layers.encoder_layer_0.self_attention.out.bias").front() == 4000);
 }
+
+TEST_CASE("weights by name: wrappers' prefixes in any order, also in front of translated names", "[weights]") {
+  const std::vector<StoredTensor> wanted{
+      {"encoder_pos_embedding.weight", kF, {3, 2}}, {"h.0.attn.key.bias", kF, {2, 1}}, {"cls.predictions.decoder.bias", kF, {5}}};
+  for (const std::string prefix : {"", "module.", "_orig_mod.", "module._orig_mod.", "_orig_mod.module.", "module.module."}) {
+    INFO(prefix);
+    const auto file = own({{prefix + "encoder.pos_embedding", kF, {1, 3, 2}},
+                           {prefix + "transformer.h.0.attn.c_attn.weight", kF, {2, 6}},
+                           {prefix + "transformer.h.0.attn.c_attn.bias", kF, {6}},
+                           {prefix + "transformer.h.0.attn.bias", kF, {1, 1, 4, 4}},
+                           {prefix + "cls.predictions.bias", kF, {5}}},
+                          wanted);
+    CHECK(values(*file, "encoder_pos_embedding.weight").front() == 0);
+    CHECK(values(*file, "h.0.attn.key.bias") == std::vector<float>{2002, 2003});
+    CHECK(values(*file, "cls.predictions.decoder.bias").front() == 4000);
+    CHECK(file->tensors().size() == 4);  // and the weight, which this network lacks
+  }
+  CHECK(own({{"net._orig_mod.fc.bias", kF, {4}}}, {{"net.fc.bias", kF, {4}}})->find("net.fc.bias") >= 0);  // a part was compiled
+  // A network's own names come first.
+  const std::vector<StoredTensor> both{{"fc.bias", kF, {4}}, {"module.fc.bias", kF, {4}}};
+  CHECK(own(both, both)->tensors() == both);
+  CHECK(values(*own(both, both), "module.fc.bias").front() == 1000);
+  CHECK(own(both, {{"fc.bias", kF, {4}}})->find("module.fc.bias") >= 0);  // one is too many: the caller says so
+}
+
+TEST_CASE("weights by name: a fused matrix beside one of its parts is not left out", "[weights]") {
+  for (const std::string separate : {"query", "value"}) {
+    const auto file = own({{"attn.in_proj_weight", kF, {6, 2}}, {"attn." + separate + ".weight", kF, {2, 2}}},
+                          {{"attn.query.weight", kF, {2, 2}}, {"attn.key.weight", kF, {2, 2}}, {"attn.value.weight", kF, {2, 2}}});
+    CHECK(file->find("attn.in_proj_weight") >= 0);
+    CHECK(file->tensors().size() == 4);
+  }
+}

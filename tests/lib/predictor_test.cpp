@@ -87,6 +87,41 @@ TEST_CASE("predictor: whatever a feed throws is all ranks' error", "[train]") {
   });
 }
 
+TEST_CASE("predictor, evaluation: what differs on one rank is refused on all", "[train]") {
+  const Plan trained = small_plan(2, DType::f64), plan = evaluation_plan(trained);
+  std::mutex lock;
+  run_ranks_in_memory(2, [&](Runtime& rt) {
+    State state(plan, rt.rank(), 1);
+    const bool other = rt.rank() == 1;
+    std::vector<std::string> said;
+    const auto refused = [&](auto&& work) { said.push_back(thrown_by(work)); };
+    refused([&] { Predictor(rt, plan, state, other ? PredictedWeights::current : PredictedWeights::averaged); });
+    refused([&] { Predictor(rt, other ? trained : plan, state); });
+    Predictor predictor(rt, plan, state);
+    const std::shared_ptr<const Dataset> data = std::make_shared<Fixed>(6), more = std::make_shared<Fixed>(9);
+    const auto evaluated = [&](const std::shared_ptr<const Dataset>& its, const EvaluateOptions& options) {
+      refused([&] { evaluate(rt, predictor, other ? its : data, other ? options : EvaluateOptions{}); });
+    };
+    evaluated(data, {.ignored = 1});
+    evaluated(data, {.label_smoothing = 0.5});
+    evaluated(data, {.over = "rows"});
+    evaluated(data, {.loss = LossKind::mean_squared_error});
+    evaluated(more, {});
+    evaluated(nullptr, {});
+    evaluated(data, {});
+    const std::lock_guard hold(lock);
+    CHECK(said[0] == "rank 1 predicts with current weights, rank 0 with averaged weights; give every rank the same");
+    CHECK_THAT(said[1], Catch::Contains("this one trains"));
+    CHECK(said[2] == "rank 1 evaluates with the ignored label 1, rank 0 with no ignored label; give every rank the same");
+    CHECK_THAT(said[3], Catch::Contains("rank 1 evaluates with label_smoothing 0.5"));
+    CHECK_THAT(said[4], Catch::Contains("not \"rows\""));
+    CHECK(said[5] != "nothing");
+    CHECK(said[6] == "rank 1 evaluates with 9 samples, rank 0 with 6 samples; give every rank the same");
+    CHECK_THAT(said[7], Catch::Contains("no samples to evaluate on"));
+    CHECK(said[8] == "nothing");
+  });
+}
+
 TEST_CASE("predictors after a step, on ranks that send each other figures, give back what they took", "[train]") {
   const Plan plan = small_plan(3, DType::f32), evaluation = evaluation_plan(plan);
   std::vector<int> maps(2);

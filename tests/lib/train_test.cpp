@@ -324,6 +324,11 @@ TEST_CASE("trainer: refuses ranks with other settings, which no plan has", "[tra
         "rank 1 trains with learning rate 0.2, rank 0 with learning rate 0.1; give every rank the same");
   CHECK_THAT(said(plan, plan_with(0.1, {.clip_norm = 2})), Catch::Contains("rank 1 trains with clip_norm 2, rank 0"));
   CHECK_THAT(said(plan, plan_with(0.1, {.schedule = {.warmup_steps = 3}, .clip_norm = 1})), Catch::Contains("warm-up 3"));
+  CHECK_THAT(
+      said(plan, plan_with(0.1, {.schedule = {.kind = RateSchedule::Kind::cosine, .steps = 9}, .clip_norm = 1})),
+      Catch::Contains("rank 1 trains with cosine schedule (warm-up 0, 9 steps") && Catch::Contains("with constant schedule"));
+  CHECK(said(plan, small_plan(3, DType::f64)) == "the plan is for 3 ranks, but 2 run");
+  CHECK_THAT(said(plan, evaluation_plan(plan)), Catch::Contains("this one is inference"));
   CHECK_THAT(said(plan, plan, {.seed = 3}), Catch::Contains("rank 1 trains with seed 3, rank 0 with no seed"));
   CHECK_THAT(said(plan, plan, {.compare_copies_every = 0}), Catch::Contains("compare_copies_every 0"));
 }
