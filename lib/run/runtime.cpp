@@ -113,9 +113,10 @@ std::string named(const std::string& rank, const std::string& text) {
   return "[" + rank + "] " + text;
 }
 
-// exit() in the body of run() does not come back from it. (motley's launcher sees in the records that a rank left.)
-void left_by_exit() {
-  if (!g_exits_early) return;
+// exit(0) in the body of run() does not come back from it. (With another code mpiexec ends the others; motley's launcher sees in
+// the records that a rank left.)
+void left_by_exit(int code, void* /*unused*/) {
+  if (!g_exits_early || code != 0) return;
   say("motley: exit() was called in the body of run(), where other ranks wait for this one; return from it, or throw");
   std::this_thread::sleep_for(kPrinted);
   MpiSession::abort(static_cast<int>(Exit::internal));
@@ -149,7 +150,7 @@ Ending live(const MpiSession& session, OnWatch& watched, const Start& start, con
   Transport& wires = *transport;
   Runtime runtime(std::move(transport), watched.record.get(), start.kind);
   if (watched.heartbeat) wires.observe(watched.record.get());
-  static const bool watches = std::atexit(left_by_exit) == 0;
+  static const bool watches = on_exit(left_by_exit, nullptr) == 0;
   check(watches, "a process can register a function for its exit");
   g_exits_early = !start.launched;
   Ending own = guarded([&] {
