@@ -352,12 +352,17 @@ JobPlans plans_of(Runtime& rt, const Job& job, const Step& step, const Profile& 
   return {training, planned(rt.transport(), evaluation, job.mesh, [&] { return both->evaluation; })};
 }
 
-Plan evaluation_plan_of(Runtime& rt, const Job& job, const Plan& trained, const Profile& profile) {
+Plan evaluation_plan_of(Runtime& rt, const Job& job, const Step& training, const Profile& profile) {
   const Step step = evaluation_of(job);
-  LayoutRules rules = rules_within(step.passes(), job.rules);
-  rules.homes = trained.homes();
-  return planned(rt.transport(), step, job.mesh,
-                 [&] { return balance(step, job.mesh, rules, profile, {.dtype = job.train.dtype(), .baselines = false}); });
+  return planned(rt.transport(), step, job.mesh, [&] {
+    LayoutRules rules = rules_within(step.passes(), job.rules);
+    try {
+      rules.homes = plan_of(job, training, profile).homes();
+    } catch (const UserError& e) {  // training does not fit, which says nothing about an evaluation
+      if (e.code() != Exit::device) throw;
+    }
+    return balance(step, job.mesh, rules, profile, {.dtype = job.train.dtype(), .baselines = false});
+  });
 }
 
 LayoutRules resolved_rules(const Job& job, const Step& step, const Profile& profile) {

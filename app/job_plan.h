@@ -53,8 +53,9 @@ struct JobPlans {
   std::optional<Plan> evaluation{};
 };
 JobPlans plans_of(Runtime& rt, const Job& job, const Step& step, const Profile& profile);
-// Collective. The plan of an evaluation alone, on the parameters as `trained` stores them.
-Plan evaluation_plan_of(Runtime& rt, const Job& job, const Plan& trained, const Profile& profile);
+// Collective. The plan of an evaluation alone, on the parameters as training stores them; where the devices have no memory to
+// train, as the evaluation's own rules say.
+Plan evaluation_plan_of(Runtime& rt, const Job& job, const Step& training, const Profile& profile);
 // The job's rules with every part resolved as in that plan.
 LayoutRules resolved_rules(const Job& job, const Step& step, const Profile& profile);
 // The same for the job's evaluation.

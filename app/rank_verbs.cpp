@@ -266,7 +266,7 @@ struct Loaded {
   std::unique_ptr<State> state{};
   std::unique_ptr<Predictor> predictor{};
   Loaded(Runtime& rt, const Task& task, const Step& step, const Profile& profile)
-      : plan(evaluation_plan_of(rt, task.job, plan_of(rt, task.job, step, profile), profile)) {
+      : plan(evaluation_plan_of(rt, task.job, step, profile)) {
     DeviceMemory* const device = task.job.train.dtype() == DType::f64 ? nullptr : rt.backend(task.job.mesh).device_memory();
     state = std::make_unique<State>(plan, rt.rank(), task.job.train.seed, device);
     load_weights(rt, *state, task.options.weights);

@@ -227,6 +227,23 @@ bool say_how_it_ended(RunDirectory& directory, const Outcome& end, const Subject
   return false;
 }
 
+// How a run that did not end well can be continued; empty: it cannot.
+std::string how_to_continue(const fs::path& run, const Outcome& end) {
+  const auto ended_by = [&](Exit code) { return end.code == static_cast<int>(code); };
+  if (!ended_by(Exit::hung) && !ended_by(Exit::stopped) && !ended_by(Exit::internal) && !ended_by(Exit::io) &&
+      !ended_by(Exit::device))
+    return "";
+  if (const std::vector<fs::path> kept = checkpoints_of(run); !kept.empty()) {
+    const std::string name = run.string(), quote = name.find(' ') == std::string::npos ? "" : "'";
+    return fmt::format("to continue from step {}: motley train --resume {}{}{}", *motley::step_of(kept.front()), quote, name,
+                       quote);
+  }
+  return ended_by(Exit::hung)
+             ? "there is no checkpoint to continue from; \"train.checkpoint\" says when to keep one, and --restart N "
+               "starts the ranks again"
+             : "";
+}
+
 // Collective: the choice of the first rank.
 Options chosen(Runtime& rt, const Options& options) {
   if (options.resume.empty()) return options;
@@ -363,7 +380,10 @@ int launch_them(const Options& options, const CommandLine& line, Subject subject
   }
   if (!end.said && !end.reason.empty()) print_error("motley: " + end.reason + "\n");
   if (!keep) return end.code;
-  if (say_how_it_ended(directory, end, subject)) console.say(LogLevel::info, "stopped before the first step: nothing is saved");
+  if (say_how_it_ended(directory, end, subject))
+    console.say(LogLevel::info, "stopped before the first step: nothing is saved");
+  else if (const std::string text = how_to_continue(directory.path(), end); !text.empty())
+    console.say(LogLevel::info, text);
   return end.code;
 }
 

@@ -587,6 +587,14 @@ def little_memory():
     text = with_limits(free[0] // 4, free[1] // 4)
     has(text, "rank 0 (cpu 0) needs ", "the mesh gives it ", "use a smaller batch, give this rank a smaller part, or give its device more memory_bytes")
     assert isinstance(with_limits(free[0] * 4, free[1] * 4), list)
+    # A device for inference alone needs the memory of inference.
+    del small["profile"]
+    small["layout"]["split"]["filters"]["parts"] = [24, 0]
+    room.write("given.json", small)
+    room.run("train", "given.json", "--run-dir", "given")
+    limit = ("--set", f"mesh.devices.0.memory_bytes={room.json('given/run.json')['ranks'][0]['memory_bytes'] * 9 // 10}")
+    has(room.run("train", "given.json", "--run-dir", "not", *limit, code=69).err, "rank 0 (cpu 0) needs ")
+    has(room.run("eval", "given.json", "--weights", "given", *limit).out, "samples   ")
     # Such a device is measured too: large kernels in part.
     limit = ("--set", f"mesh.devices.1.memory_bytes={free[1] // 10}")
     done = room.run("profile", "job.json", "-o", "small.json", "--budget-seconds", "5", *limit)
@@ -1247,6 +1255,7 @@ def stopped_runs():
         [run] = (room.path / "runs").iterdir()
         steps = json.loads((run / "run.json").read_text())["steps"]
         assert [p.name for p in (run / "checkpoints").iterdir() if p.name == f"step-{steps}"] and (run / "weights.safetensors").exists()
+        has(err, f"to continue from step {steps}: motley train --resume runs/{run.name}")
         if taken:
             has(err, f"resuming from runs/{run.name}/checkpoints/step-{taken[-1]}")
         taken.append(steps)
@@ -1473,7 +1482,7 @@ def deaths():
     _, err = process.communicate(timeout=LIMIT)
     assert process.returncode == 86, (process.returncode, err)
     assert time.monotonic() - begun < 20  # far below MOTLEY_HUNG_SECONDS, which would end it too
-    has(err, "rank 1", "cpu 1")
+    has(err, "rank 1", "cpu 1", "there is no checkpoint to continue from")
     run = room.json("run/run.json")
     assert run["status"] == "failed" and run["code"] == 86 and run["rank"] == 1 and "rank 1" in run["reason"], run
     assert run["test_accuracy"] is None and run["seconds"] is None and run["ranks"][0]["memory_bytes"] is None and run["steps"] > 0 and len(run["ranks"]) == 2

@@ -230,7 +230,13 @@ TEST_CASE("of a kernel that is too large for the memory a part is timed, and its
   const auto timed = [&](Index memory) {
     return measure_kernels(backend, 2, specs, {.least_rounds = 2, .most_rounds = 2, .memory_bytes = memory});
   };
-  CHECK(timed(1 << 20).notes.empty());
+  // A busy machine adds notes of its own.
+  const auto said = [](const Measurement& its, const std::string& start) {
+    for (const std::string& note : its.notes)
+      if (note.starts_with(start)) return note;
+    return std::string();
+  };
+  CHECK(said(timed(1 << 20), "device 2: scaled: ").empty());
   backend.seen = {};
   const Measurement made = timed(48000);  // 24000 for each: the second takes 8192 for its weights, and 1056 for each sample
   REQUIRE(made.points.size() == 2);
@@ -239,13 +245,11 @@ TEST_CASE("of a kernel that is too large for the memory a part is timed, and its
     CHECK(made.points[i].workspace_bytes == 1000);
   }
   CHECK(made.points[1].seconds.min > 4 * 16 * 20e-6);  // an eighth of the samples fits: eight times the seconds
-  REQUIRE_FALSE(made.notes.empty());
-  CHECK_THAT(made.notes[0], Catch::StartsWith("device 2: scaled: ") && Catch::Contains("24000 bytes"));
+  CHECK_THAT(said(made, "device 2: scaled: "), Catch::Contains("24000 bytes"));
   const Measurement none = timed(1000);
   CHECK(none.fits);
   CHECK(none.points.empty());
-  REQUIRE(none.notes.size() == 1);
-  CHECK_THAT(none.notes[0], Catch::StartsWith("device 2: not timed: "));
+  CHECK(!said(none, "device 2: not timed: ").empty());
 }
 
 TEST_CASE("a smaller kernel has fewer samples, then fewer filters and channels; attention has whole samples", "[measure]") {
