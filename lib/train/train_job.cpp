@@ -427,19 +427,14 @@ class Job {
   // continue from here.
   void keep_trained(bool resumable) {
     if (out_.steps == first_step_) return;
-    const auto warns = [&](const char* what, auto&& work) {  // the run ends with its original error
-      try {
-        work();
-      } catch (const Error& e) {  // on all ranks
-        warn(fmt::format("{} could not be saved: {}", what, e.what()));
-      }
-    };
-    warns("the last step's figures", [&] { note(trainer_.figures()); });  // so that no message is in flight
-    warns("a checkpoint", [&] {
+    try {
+      note(trainer_.figures());  // so that no message is in flight
       checkpoints_.finish();
       if (resumable) checkpoints_.write(out_.steps);
-    });
-    warns("weights", [&] { save_weights(rt_, trainer_.state(), in_.run_directory / kWeightsFile); });
+      save_weights(rt_, trainer_.state(), in_.run_directory / kWeightsFile);
+    } catch (const Error& e) {  // on all ranks; the run ends with its original error
+      warn(std::string("not all that was trained could be saved: ") + e.what());
+    }
   }
 
   void warn(const std::string& text) const {
