@@ -13,6 +13,12 @@ namespace motley {
 Plan balance_within(const std::vector<Index>& memory, const Step& step, const Mesh& mesh, const LayoutRules& rules,
                     const Profile& profile, const BalanceOptions& options = {});
 
+// Without limits: of a run for comparison, which is not the one that the limits are for.
+inline Plan balance_unlimited(const Step& step, const Mesh& mesh, const LayoutRules& rules, const Profile& profile,
+                              const BalanceOptions& options = {}) {
+  return balance_within(std::vector<Index>(static_cast<std::size_t>(mesh.ranks()), 0), step, mesh, rules, profile, options);
+}
+
 // The plan of training, and of the evaluation that runs on its parameters between its steps and keeps memory of its own.
 struct TrainPlans {
   Plan training;

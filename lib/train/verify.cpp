@@ -12,6 +12,7 @@
 #include <set>
 #include <span>
 
+#include "balance/balance_within.h"
 #include "base/at.h"
 #include "mesh/control.h"
 #include "mesh/host_memory.h"
@@ -32,7 +33,7 @@ namespace {
 // The unsharded plan, whose means over a rank's own part are over the parts of the sharded one. Passes are found by name: rules may
 // keep copies, which the unsharded plan does not have.
 Plan with_parts_of(const Plan& sharded, const Step& step, const Mesh& one, const BalanceOptions& options) {
-  const Plan plan = balance(step, one, {}, {}, options);
+  const Plan plan = balance_unlimited(step, one, {}, {}, options);
   PlanData data = plan.data();
   bool any = false;
   const std::vector<Pass>& passes = sharded.data().passes.passes;
@@ -243,8 +244,9 @@ VerifyReport verify(Runtime& rt, const VerifyInput& in) {
   Backend& device = rt.backend(*in.mesh);  // before any other call of a vendor's
   const auto in_f64 = f64_backend();
   const auto plan_in = [&](DType dtype) {
-    return planned(rt.transport(), *in.step, *in.mesh,
-                   [&] { return balance(*in.step, *in.mesh, in.rules, in.profile, {.dtype = dtype}); });
+    return planned(rt.transport(), *in.step, *in.mesh, [&] {
+      return (dtype == DType::f64 ? balance_unlimited : balance)(*in.step, *in.mesh, in.rules, in.profile, {.dtype = dtype});
+    });
   };
   const Plan f32_plan = plan_in(DType::f32);
   const RunRecord f32 = run_steps(f32_plan, device, rt.transport(), in, phases("f32: "), Recorded::decisions);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <optional>
 
+#include "balance/balance_within.h"
 #include "base/at.h"
 #include "base/random.h"
 #include "mesh/control.h"
@@ -61,7 +62,7 @@ Inferred run_on(const Mesh& mesh, const LayoutRules& training_rules, const Layou
   const VerifyInput& in = subject.training;
   const auto plan_of = [&](const Step& step, const LayoutRules& rules) {
     return planned(transport, step, mesh,
-                   [&] { return balance(step, mesh, rules, profile, {.dtype = dtype, .baselines = false}); });
+                   [&] { return balance_unlimited(step, mesh, rules, profile, {.dtype = dtype, .baselines = false}); });
   };
   const Plan trained = plan_of(*in.step, training_rules);
   const Passes& passes = trained.data().passes;
