@@ -145,7 +145,7 @@ PlanAtHand plan_at_hand(const Job& job, const Step& step) {
     return {.why_not = file.empty() ? "profiles are not kept here" : "there is no profile " + file + " yet" + which};
   }
   PlanAtHand out{.profile = profile_at_hand(job)};
-  // False: why_not tells which kernels the first rank that lacks some lacks.
+  // False: why_not names the first rank without some of the kernels.
   const auto has = [&](const char* which, const auto& kernels_of_rank) {
     for (int rank = 0; measures && rank < job.mesh.ranks() && out.why_not.empty(); rank++)
       if (const Counted kernels = estimated(out.profile, rank, kernels_of_rank(rank)); kernels.modelled > 0)

@@ -113,14 +113,10 @@ Outcome launch_ranks(const LaunchOptions& options) {
   static_cast<void>(find_mpiexec());  // before anything is written
   const SignalGuard signals;
   reach_hosts(options.devices);
-  try {
-    const RecordsDirectory records(options.run_directory, options.devices.size());
-    if (signals_so_far() > 0) return {static_cast<int>(Exit::stopped), -1, "stopped on request", false, true};
-    Launch running(options, records.path());
-    return running.wait();
-  } catch (const fs::filesystem_error& e) {
-    throw Error(Exit::io, text_of(e));
-  }
+  const RecordsDirectory records(options.run_directory, options.devices.size());
+  if (signals_so_far() > 0) return {static_cast<int>(Exit::stopped), -1, "stopped on request", false, true};
+  Launch running(options, records.path());
+  return running.wait();
 }
 
 void await_ranks(const fs::path& run_directory, int ranks) {

@@ -229,16 +229,14 @@ bool say_how_it_ended(RunDirectory& directory, const Outcome& end, const Subject
 
 // How a run that did not end well can be continued; empty: it cannot.
 std::string how_to_continue(const fs::path& run, const Outcome& end) {
-  const auto ended_by = [&](Exit code) { return end.code == static_cast<int>(code); };
-  if (!ended_by(Exit::hung) && !ended_by(Exit::stopped) && !ended_by(Exit::internal) && !ended_by(Exit::io) &&
-      !ended_by(Exit::device))
-    return "";
+  const auto code = static_cast<Exit>(end.code);
+  if (code != Exit::hung && code != Exit::stopped && code != Exit::internal && code != Exit::io && code != Exit::device) return "";
   if (const std::vector<fs::path> kept = checkpoints_of(run); !kept.empty()) {
     const std::string name = run.string(), quote = name.find(' ') == std::string::npos ? "" : "'";
     return fmt::format("to continue from step {}: motley train --resume {}{}{}", *motley::step_of(kept.front()), quote, name,
                        quote);
   }
-  return ended_by(Exit::hung)
+  return code == Exit::hung
              ? "there is no checkpoint to continue from; \"train.checkpoint\" says when to keep one, and --restart N "
                "starts the ranks again"
              : "";

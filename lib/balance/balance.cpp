@@ -58,10 +58,14 @@ Mesh with_memory(const Mesh& mesh, const std::vector<Index>& memory) {
 
 }  // namespace
 
+std::vector<Index> limits_of(const Mesh& mesh) {
+  std::vector<Index> out;
+  for (const Device& d : mesh.devices()) out.push_back(d.memory_bytes);
+  return out;
+}
+
 Plan balance(const Step& step, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, const BalanceOptions& options) {
-  std::vector<Index> memory;
-  for (const Device& d : mesh.devices()) memory.push_back(d.memory_bytes);
-  return balance_within(memory, step, mesh, rules, profile, options);
+  return balance_within(limits_of(mesh), step, mesh, rules, profile, options);
 }
 
 Plan balance_within(const std::vector<Index>& memory, const Step& step, const Mesh& given, const LayoutRules& rules,

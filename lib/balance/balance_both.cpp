@@ -27,18 +27,18 @@ class Both {
       : training_(training), evaluation_(evaluation), mesh_(mesh), rules_(rules), profile_(profile), options_(options) {}
 
   TrainPlans plans() const {
-    std::vector<Index> memory;  // for training
-    for (const Device& d : mesh_.devices()) memory.push_back(d.memory_bytes);
+    std::vector<Index> memory = limits_of(mesh_);  // for training
     Plan trains = balance_within(memory, training_, mesh_, rules_, profile_, options_);
     for (int round = 1;; round++) {
       const Plan evaluates = evaluation_within(std::vector<Index>(ranks(), 0), trains);
-      const auto too_little = without_room(trains, evaluates);
+      const std::vector<Index> beside = bytes_beside(evaluates);
+      const auto too_little = without_room(trains, beside);
       if (!too_little) return {std::move(trains), evaluates};
-      if (auto other = evaluation_beside(trains, evaluates)) return {std::move(trains), *std::move(other)};
+      if (auto other = evaluation_beside(trains, evaluates, beside)) return {std::move(trains), *std::move(other)};
       if (round == kRounds) throw *too_little;
       for (std::size_t r = 0; r < ranks(); r++)
         if (limit(r) > 0)
-          memory[r] = std::min(memory[r], std::max({limit(r) - beside(evaluates, r), limit(r) / kRounds * (kRounds - round - 1),
+          memory[r] = std::min(memory[r], std::max({limit(r) - beside[r], limit(r) / kRounds * (kRounds - round - 1),
                                                     std::min(kIdleBytes, limit(r))}));
       try {
         trains = balance_within(memory, training_, mesh_, rules_, profile_, options_);
@@ -60,11 +60,15 @@ class Both {
   }
 
   // The evaluation in what training leaves, where parameters are already there; nothing: it does not fit.
-  std::optional<Plan> evaluation_beside(const Plan& trains, const Plan& evaluates) const {
+  std::optional<Plan> evaluation_beside(const Plan& trains, const Plan& evaluates, const std::vector<Index>& beside) const {
     std::vector<Index> memory;
     for (std::size_t r = 0; r < ranks(); r++) {
-      const Index parameters = at(evaluates.data().predicted, r).memory_bytes - beside(evaluates, r);
-      memory.push_back(limit(r) == 0 ? 0 : std::max<Index>(1, limit(r) - at(trains.data().predicted, r).memory_bytes + parameters));
+      if (limit(r) == 0) {
+        memory.push_back(0);
+        continue;
+      }
+      const Index parameters = at(evaluates.data().predicted, r).memory_bytes - beside[r];
+      memory.push_back(std::max<Index>(1, limit(r) - at(trains.data().predicted, r).memory_bytes + parameters));
     }
     try {
       return evaluation_within(memory, trains);
@@ -74,17 +78,22 @@ class Both {
     }
   }
 
-  // Bytes that the evaluation takes where training has its parameters.
-  Index beside(const Plan& evaluates, std::size_t r) const {
-    const Program program = compile(evaluates.data(), static_cast<int>(r));
-    return memory_of(program, workspace_of(program, profile_), Parameters::there);
+  // Bytes that the evaluation takes on each rank with a limit, where training has its parameters; elsewhere 0.
+  std::vector<Index> bytes_beside(const Plan& evaluates) const {
+    std::vector<Index> out(ranks(), 0);
+    for (std::size_t r = 0; r < ranks(); r++) {
+      if (limit(r) == 0) continue;
+      const Program program = compile(evaluates.data(), static_cast<int>(r));
+      out[r] = memory_of(program, workspace_of(program, profile_), Parameters::there);
+    }
+    return out;
   }
 
-  std::optional<UserError> without_room(const Plan& trains, const Plan& evaluates) const {
+  std::optional<UserError> without_room(const Plan& trains, const std::vector<Index>& beside) const {
     for (std::size_t r = 0; r < ranks(); r++) {
       const Index training = at(trains.data().predicted, r).memory_bytes;
-      if (limit(r) == 0 || training + beside(evaluates, r) <= limit(r)) continue;
-      return no_room_for_both(mesh_, static_cast<int>(r), training, beside(evaluates, r));
+      if (limit(r) == 0 || training + beside[r] <= limit(r)) continue;
+      return no_room_for_both(mesh_, static_cast<int>(r), training, beside[r]);
     }
     return std::nullopt;
   }

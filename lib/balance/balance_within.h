@@ -9,6 +9,8 @@
 
 namespace motley {
 
+// Device::memory_bytes of each rank.
+std::vector<Index> limits_of(const Mesh& mesh);
 // As balance(), with other limits than the mesh's (Device::memory_bytes): bytes per rank; 0: no limit.
 Plan balance_within(const std::vector<Index>& memory, const Step& step, const Mesh& mesh, const LayoutRules& rules,
                     const Profile& profile, const BalanceOptions& options = {});

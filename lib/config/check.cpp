@@ -18,27 +18,43 @@ namespace {
 
 struct FileKind {
   std::string name;
-  std::vector<std::string> keys;                              // that distinguish it from the other kinds
-  std::vector<std::string> (*load)(const std::string& path);  // notes on a valid file
+  std::vector<std::string> keys;                                                         // that distinguish it from the other kinds
+  std::vector<std::string> (*load)(const std::string& path, const JobCheck& check_job);  // notes on a valid file
 };
 
 const std::vector<FileKind>& file_kinds() {
   static const std::vector<std::string> no_notes;
   static const std::vector<FileKind> kinds{
-      {"mesh", {"axes", "devices"}, [](const std::string& p) { return mesh_notes(Mesh::load(p)); }},
-      {"model", {"inputs", "layers", "loss", "zoo"}, [](const std::string& p) { return model_notes(ModelSpec::load(p)); }},
-      {"layout", {"split", "tensors", "place"}, [](const std::string& p) { return LayoutRules::load(p), no_notes; }},
+      {"mesh", {"axes", "devices"}, [](const std::string& p, const JobCheck&) { return mesh_notes(Mesh::load(p)); }},
+      {"model",
+       {"inputs", "layers", "loss", "zoo"},
+       [](const std::string& p, const JobCheck&) { return model_notes(ModelSpec::load(p)); }},
+      {"layout",
+       {"split", "tensors", "place"},
+       [](const std::string& p, const JobCheck&) { return LayoutRules::load(p), no_notes; }},
       {"job",
        {"mesh", "model", "layout", "profile", "data", "train"},
-       [](const std::string& p) { return job_notes(load_job(p, {}, Data::needed)); }},
-      {"profile", {"devices", "kernels", "links"}, [](const std::string& p) { return Profile::load(p), no_notes; }},
-      {"plan", {"decisions", "predicted", "cuts", "baselines"}, [](const std::string& p) { return check_plan_file(p), no_notes; }},
+       [](const std::string& p, const JobCheck& check_job) {
+         const Job job = load_job(p, {}, Data::needed);
+         if (check_job) try {
+             check_job(job);
+           } catch (const UserError& e) {
+             throw UserError(p + ": " + e.what(), e.code());
+           }
+         return job_notes(job);
+       }},
+      {"profile",
+       {"devices", "kernels", "links"},
+       [](const std::string& p, const JobCheck&) { return Profile::load(p), no_notes; }},
+      {"plan",
+       {"decisions", "predicted", "cuts", "baselines"},
+       [](const std::string& p, const JobCheck&) { return check_plan_file(p), no_notes; }},
       {"run",
        {"status", "steps", "train_loss", "measured_step_seconds"},
-       [](const std::string& p) { return load_run_json(p), no_notes; }},
-      {"trace", {"first_step", "last_step", "difference_seconds", "measured_step_seconds"}, [](const std::string& p) {
-         return load_trace_summary(p), no_notes;
-       }}};
+       [](const std::string& p, const JobCheck&) { return load_run_json(p), no_notes; }},
+      {"trace",
+       {"first_step", "last_step", "difference_seconds", "measured_step_seconds"},
+       [](const std::string& p, const JobCheck&) { return load_trace_summary(p), no_notes; }}};
   return kinds;
 }
 
@@ -61,7 +77,7 @@ const FileKind* kind_of(const Json& json) {
 }
 
 // The file's lines in the report.
-std::string check_file(const std::string& path, const std::function<void(const Job&)>& check_job) {
+std::string check_file(const std::string& path, const JobCheck& check_job) {
   Complaints complaints;
   const auto json = read_json(path, read_file(path), complaints);
   if (!json) complaints.raise();
@@ -76,12 +92,7 @@ std::string check_file(const std::string& path, const std::function<void(const J
     complaints.add(json->where, "", "the kind of this file is not known; expected " + known);
     complaints.raise();
   }
-  const std::vector<std::string> notes = kind->load(path);
-  if (kind->name == "job" && check_job) try {
-      check_job(load_job(path));
-    } catch (const UserError& e) {
-      throw UserError(path + ": " + e.what(), e.code());
-    }
+  const std::vector<std::string> notes = kind->load(path, check_job);
   std::string lines = path + ": " + kind->name + ", nothing wrong\n";
   for (const std::string& note : notes) lines += "note: " + note + "\n";
   return lines;
@@ -107,7 +118,7 @@ std::vector<std::string> job_notes(const Job& job) {
   return notes;
 }
 
-CheckResult check_files(const std::vector<std::string>& files, const std::function<void(const Job&)>& check_job) {
+CheckResult check_files(const std::vector<std::string>& files, const JobCheck& check_job) {
   CheckResult result;
   for (const std::string& path : files) {
     try {

@@ -17,10 +17,11 @@ struct CheckResult {
   Exit code = Exit::ok;      // 78 when a file is wrong, else 69 when memory does not suffice, else 66 when one is missing, else 0
 };
 struct Job;
+using JobCheck = std::function<void(const Job&)>;
 
 // Checks meshes, models, layouts, jobs (with all their parts, compared with each other, and the files of their data), profiles,
 // plans and runs. check_job: another check of each valid job. UserError.
-CheckResult check_files(const std::vector<std::string>& files, const std::function<void(const Job&)>& check_job = {});
+CheckResult check_files(const std::vector<std::string>& files, const JobCheck& check_job = {});
 
 // Things that are valid but perhaps not meant.
 std::vector<std::string> job_notes(const Job& job);

@@ -82,9 +82,7 @@ class AddUp {
   [[noreturn]] static void refuse(const std::string& layer, const std::string& why) {
     throw LayerError(layer, "accumulate: " + why + ", so micro-batches would train another network; leave \"accumulate\" out");
   }
-  bool has_batch(const Pass& p, const PassOperand& o) const {
-    return std::any_of(o.indices.begin(), o.indices.end(), [&](int i) { return i >= 0 && at(p.indices, i).name == batch_; });
-  }
+  bool has_batch(const Pass& p, const PassOperand& o) const { return has_index(o, p.indices, batch_); }
 
   // A norm may use its micro-batch's statistics, so a layer's own tensors may be anything; what it reads from other layers may not.
   Values result_of(const Pass& p) const {

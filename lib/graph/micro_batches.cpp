@@ -48,10 +48,6 @@ bool changes(const Passes& passes, const Pass& pass, const std::string& batch) {
   return false;
 }
 
-bool has_index(const PassOperand& o, const std::vector<PassIndex>& indices, const std::string& name) {
-  return std::any_of(o.indices.begin(), o.indices.end(), [&](int i) { return i >= 0 && at(indices, i).name == name; });
-}
-
 // A pass over the samples of all micro-batches reads all their labels side by side, as one more input, fed from the same labels.
 void read_all(Passes& passes, Pass& pass, const std::string& batch, Index parts) {
   const std::vector<PassIndex>& indices = pass.indices;
@@ -75,6 +71,10 @@ void read_all(Passes& passes, Pass& pass, const std::string& batch, Index parts)
 }
 
 }  // namespace
+
+bool has_index(const PassOperand& o, const std::vector<PassIndex>& indices, const std::string& name) {
+  return std::any_of(o.indices.begin(), o.indices.end(), [&](int i) { return i >= 0 && at(indices, i).name == name; });
+}
 
 void cut_batch(Passes& passes, Index parts) {
   passes.accumulate = parts;

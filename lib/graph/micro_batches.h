@@ -15,6 +15,9 @@ inline constexpr const char* kMicroBatches = "micro-batches";
 // changes it, or the losses do not add up.
 void cut_batch(Passes& passes, Index parts);
 
+// Whether the operand has the index of this name.
+bool has_index(const PassOperand& o, const std::vector<PassIndex>& indices, const std::string& name);
+
 // UserError: a loss (passes.outputs) whose values in micro-batches do not add up to that of the batch. Sums and means over samples
 // do, also times parameters and added; norms in between use the statistics of a micro-batch.
 void check_losses_add_up(const Passes& passes, const std::string& batch);

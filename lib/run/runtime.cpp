@@ -40,7 +40,7 @@ constexpr double kOneSignalSeconds = 0.5;
 std::atomic<bool> g_stop{false};
 std::atomic<double> g_stop_at{0};
 std::atomic<int> g_stops_at_once{0};
-std::atomic<bool> g_exits_early{false};        // where the process exits now
+std::atomic<bool> g_in_body{false};            // whether the body of run() runs, in a rank that only mpiexec watches
 std::atomic<Heartbeat*> g_heartbeat{nullptr};  // this process's, while it beats
 
 double clock_seconds() {
@@ -116,7 +116,7 @@ std::string named(const std::string& rank, const std::string& text) {
 // exit(0) in the body of run() does not come back from it. (With another code mpiexec ends the others; motley's launcher sees in
 // the records that a rank left.)
 void left_by_exit(int code, void* /*unused*/) {
-  if (!g_exits_early || code != 0) return;
+  if (!g_in_body || code != 0) return;
   say("motley: exit() was called in the body of run(), where other ranks wait for this one; return from it, or throw");
   std::this_thread::sleep_for(kPrinted);
   MpiSession::abort(static_cast<int>(Exit::internal));
@@ -152,12 +152,12 @@ Ending live(const MpiSession& session, OnWatch& watched, const Start& start, con
   if (watched.heartbeat) wires.observe(watched.record.get());
   static const bool watches = on_exit(left_by_exit, nullptr) == 0;
   check(watches, "a process can register a function for its exit");
-  g_exits_early = !start.launched;
+  g_in_body = !start.launched;
   Ending own = guarded([&] {
     body(runtime);
     check(wires.idle(), "the body ended with an unfinished message");
   });
-  g_exits_early = false;
+  g_in_body = false;
   const bool elsewhere = own.rank >= 0 && own.rank != start.rank;
   if (own.code != 0) own.text = named(elsewhere ? "rank " + std::to_string(own.rank) : runtime.name(), own.text);
   runtime.phase("end");

@@ -549,7 +549,7 @@ def measured_plans():
 
 
 def little_memory():
-    """Whatever a device's memory_bytes: what `plan` plans `train` runs, and what does not fit `check`, `plan` and `train` refuse alike."""
+    """Whatever a device's memory_bytes: what `plan` plans `train` runs, and what does not fit `check`, `plan` and `train` refuse with the same text."""
     room = Room()
     small = job(max_steps=1)
     small["model"]["inputs"]["image"].update(rows=16, cols=16)

@@ -9,16 +9,16 @@ namespace motley {
 
 namespace {
 
-struct Asked {
+struct SlideSizes {
   Index window, stride, dilation, before, after;  // before, after: of the padding
 };
-// What is asked for along one dim. UserError: a number that is not in its range.
-Asked asked_of(const SlideOptions& o, bool rows) {
+// The options along one dim. UserError: a number that is not in its range.
+SlideSizes sizes_of(const SlideOptions& o, bool rows) {
   const auto of = [&](const Extent2& e) { return rows ? e.rows : e.cols; };
   const Padding& p = o.padding;
-  const bool sizes = p.kind == Padding::Kind::sizes;
-  const Asked out{of(o.window), of(o.stride), of(o.dilation), sizes ? (rows ? p.top : p.left) : 0,
-                  sizes ? (rows ? p.bottom : p.right) : 0};
+  const bool padded = p.kind == Padding::Kind::sizes;
+  const SlideSizes out{of(o.window), of(o.stride), of(o.dilation), padded ? (rows ? p.top : p.left) : 0,
+                       padded ? (rows ? p.bottom : p.right) : 0};
   require_within("window", out.window, {.least = 1, .most = kMostWindow});
   require_within("stride", out.stride, {.least = 1, .most = kMostWindow});
   require_within("dilation", out.dilation, {.least = 1, .most = kMostWindow});
@@ -26,19 +26,19 @@ Asked asked_of(const SlideOptions& o, bool rows) {
   return out;
 }
 
-Slide slide(const Dim& dim, const Asked& asked, Padding::Kind padding) {
-  const Index in = dim.size, reach = (asked.window - 1) * asked.dilation + 1;
-  Slide s{dim.name, in, 0, asked.window, asked.stride, asked.dilation, asked.before};
+Slide slide(const Dim& dim, const SlideSizes& sizes, Padding::Kind padding) {
+  const Index in = dim.size, reach = (sizes.window - 1) * sizes.dilation + 1;
+  Slide s{dim.name, in, 0, sizes.window, sizes.stride, sizes.dilation, sizes.before};
   if (padding == Padding::Kind::same) {
     s.out = (in + s.stride - 1) / s.stride;
     s.before = std::max<Index>((s.out - 1) * s.stride + reach - in, 0) / 2;
     return s;
   }
-  const Index padded = in + asked.before + asked.after;
+  const Index padded = in + sizes.before + sizes.after;
   if (reach > padded)
     throw UserError("a window that covers " + std::to_string(reach) + " does not fit \"" + dim.name + "\" of size " +
                     std::to_string(in) +
-                    (padded > in ? " with padding " + std::to_string(asked.before) + " and " + std::to_string(asked.after) : "") +
+                    (padded > in ? " with padding " + std::to_string(sizes.before) + " and " + std::to_string(sizes.after) : "") +
                     "; make it smaller or pad more");
   s.out = (padded - reach) / s.stride + 1;
   return s;
@@ -46,21 +46,21 @@ Slide slide(const Dim& dim, const Asked& asked, Padding::Kind padding) {
 
 // The transposed geometry: windows placed over `dim`'s rows, side by side and overlapping, make the rows that they would be read
 // from.
-Slide transposed(const Dim& dim, const Asked& asked, Padding::Kind padding, Index more) {
-  const Index in = dim.size, reach = (asked.window - 1) * asked.dilation + 1;
-  if (more < 0 || more >= std::max(asked.stride, asked.dilation))
+Slide transposed(const Dim& dim, const SlideSizes& sizes, Padding::Kind padding, Index more) {
+  const Index in = dim.size, reach = (sizes.window - 1) * sizes.dilation + 1;
+  if (more < 0 || more >= std::max(sizes.stride, sizes.dilation))
     throw UserError("`output_padding` is " + std::to_string(more) + "; expected at least 0, and less than the stride of " +
-                    std::to_string(asked.stride) + " or the dilation of " + std::to_string(asked.dilation));
+                    std::to_string(sizes.stride) + " or the dilation of " + std::to_string(sizes.dilation));
   if (padding == Padding::Kind::same) {
     if (more > 0)
       throw UserError(
           "`output_padding` needs a padding in numbers: with \"same\" the result has stride times the rows and columns");
-    return slide({dim.name, in * asked.stride}, asked, padding);
+    return slide({dim.name, in * sizes.stride}, sizes, padding);
   }
-  const Index all = (in - 1) * asked.stride + reach;
-  Slide s{dim.name, all - asked.before - asked.after + more, in, asked.window, asked.stride, asked.dilation, asked.before};
+  const Index all = (in - 1) * sizes.stride + reach;
+  Slide s{dim.name, all - sizes.before - sizes.after + more, in, sizes.window, sizes.stride, sizes.dilation, sizes.before};
   if (s.in < 1)
-    throw UserError("padding " + std::to_string(asked.before) + " and " + std::to_string(asked.after) + " removes all of the " +
+    throw UserError("padding " + std::to_string(sizes.before) + " and " + std::to_string(sizes.after) + " removes all of the " +
                     std::to_string(all) + " that the windows produce from \"" + dim.name + "\" of size " + std::to_string(in) +
                     "; use less padding");
   return s;
@@ -86,13 +86,13 @@ std::array<Dim, 2> dims_under(const Tensor& x, const std::array<Dim, 2>& named) 
 
 Slides slides_of(const Tensor& x, const SlideOptions& o) {
   const auto [rows, cols] = dims_under(x, o.over);
-  return {slide(rows, asked_of(o, true), o.padding.kind), slide(cols, asked_of(o, false), o.padding.kind)};
+  return {slide(rows, sizes_of(o, true), o.padding.kind), slide(cols, sizes_of(o, false), o.padding.kind)};
 }
 
 Slides transposed_slides_of(const Tensor& x, const SlideOptions& o, const Extent2& more) {
   const auto [rows, cols] = dims_under(x, o.over);
-  return {transposed(rows, asked_of(o, true), o.padding.kind, more.rows),
-          transposed(cols, asked_of(o, false), o.padding.kind, more.cols)};
+  return {transposed(rows, sizes_of(o, true), o.padding.kind, more.rows),
+          transposed(cols, sizes_of(o, false), o.padding.kind, more.cols)};
 }
 
 std::vector<std::string> other_dims(const Tensor& x, const Slides& slides) {
