@@ -28,7 +28,9 @@
 #include "plan/check_rules.h"
 #include "plan/planner.h"
 #include "profiler/measure_kernels.h"
+#include "run/agreed.h"
 #include "run/planned.h"
+#include "run/same_devices.h"
 #include "run/start.h"
 
 namespace motley::app {
@@ -87,8 +89,9 @@ fs::path profile_path(const Job& job) {
 Profile profile_at_hand(const Job& job) {
   const fs::path file = profile_path(job);
   // Rules that need no profile are planned with one only if the job names it and it exists: then seconds are known.
-  if (!needs_profile(job.rules)) return job.profile.given && fs::exists(file) ? Profile::load(file) : Profile();
-  if (!fs::exists(file)) throw UserError(missing_profile(file.string()), Exit::missing);
+  const bool there = fs::exists(file);
+  if (!needs_profile(job.rules) && !(job.profile.given && there)) return {};
+  if (!there) throw UserError(missing_profile(file.string()), Exit::missing);
   Profile profile = Profile::load(file);
   check_device_count(profile, job.mesh.ranks(), file.string());
   for (int r = 0; r < job.mesh.ranks(); r++) {
@@ -173,10 +176,9 @@ void check_memory(const Job& job) {
 
 Profile profile_of(Runtime& rt, const Job& job, const Step& step, const MeasureOptions& options) {
   if (needs_profile(job.rules)) return measure(rt, job.mesh, step, job.rules, profile_path(job), options);
-  // Rank 0's profile, on every rank.
-  const std::string mine = rt.rank() == 0 ? profile_at_hand(job).json() : "";
-  const auto all = rt.transport().gather_all(std::as_bytes(std::span(mine)));
-  return Profile::parse("rank 0's profile", {reinterpret_cast<const char*>(all[0].data()), all[0].size()});
+  Profile profile = Profile::parse("rank 0's profile", from_rank_0(rt.transport(), [&] { return profile_at_hand(job).json(); }));
+  if (!profile.devices.empty()) require_same_devices(rt, job.mesh, profile, profile_path(job).string());
+  return profile;
 }
 
 std::vector<std::string> device_notes(const Mesh& mesh) {

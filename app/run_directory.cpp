@@ -30,6 +30,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kLock = ".lock";
 constexpr const char* kDropped = ".dropped";  // what was put aside, while it is removed
+constexpr const char* kPart = ".part";        // a copy that is not complete
 constexpr std::array kFilesOfARun{kResolvedJob, kCommand,     kJobFile,   kRunFile,    kMetrics,
                                   kPlanFile,    kProfileFile, kTraceFile, kWeightsFile};
 constexpr std::array kEndOfARun{kRunFile, kTraceFile, kWeightsFile};
@@ -249,7 +250,8 @@ void RunDirectory::go_on() {
     for (const char* name : kFilesOfARun) {
       const bool ends = std::find(kEndOfARun.begin(), kEndOfARun.end(), std::string_view(name)) != kEndOfARun.end();
       if (!fs::exists(path_ / name)) continue;
-      ends ? fs::rename(path_ / name, path_ / kAside / name) : fs::copy(path_ / name, path_ / kAside / name);
+      if (!ends) fs::copy(path_ / name, path_ / kAside / kPart);
+      fs::rename(ends ? path_ / name : path_ / kAside / kPart, path_ / kAside / name);
     }
   } catch (const fs::filesystem_error& e) {
     throw Error(Exit::io, text_of(e));
@@ -273,6 +275,7 @@ void RunDirectory::restore() {
   std::error_code failed;
   fs::remove_all(path_ / kDropped, failed);
   if (!fs::is_directory(aside, failed)) return;
+  fs::remove(aside / kPart, failed);
   for (const fs::path& checkpoint : checkpoints_of(aside)) {
     fs::create_directories(path_ / kCheckpoints, failed);
     fs::rename(checkpoint, path_ / kCheckpoints / checkpoint.filename(), failed);

@@ -3,7 +3,6 @@
 
 #include <motley/error.h>
 
-#include <fstream>
 #include <optional>
 
 #include "app/launch.h"
@@ -23,24 +22,6 @@ namespace fs = std::filesystem;
 std::optional<Json> parsed(const fs::path& name, const std::string& text) {
   Complaints complaints;
   return read_json(name.string(), text, complaints);
-}
-
-std::optional<double> number_in(const Json& json, const std::string& key) {
-  const Json* value = json.find(key);
-  if (value == nullptr) return {};
-  if (const auto* whole = std::get_if<std::int64_t>(&value->value)) return static_cast<double>(*whole);
-  const auto* number = std::get_if<double>(&value->value);
-  return number == nullptr ? std::nullopt : std::optional(*number);
-}
-
-// The last line's metrics, up to that step.
-std::optional<Json> last_metrics(const fs::path& directory, std::optional<Index> step = {}) {
-  std::ifstream in(directory / kMetrics);
-  std::optional<Json> last;
-  for (std::string line; std::getline(in, line);)
-    if (auto json = parsed(directory / kMetrics, line); json && (!step || number_in(*json, "step") <= static_cast<double>(*step)))
-      last = std::move(json);
-  return last;
 }
 
 // The status in run.json; empty: the file does not exist, or has none.
@@ -74,7 +55,7 @@ bool finished(const fs::path& directory) {
 }
 
 bool has_stepped(const fs::path& directory) {
-  return !fs::exists(directory / kAside) && last_metrics(directory).has_value();
+  return !fs::exists(directory / kAside) && last_line(directory / kMetrics).has_value();
 }
 
 bool has_ended(const fs::path& directory) {
@@ -96,9 +77,9 @@ void write_failed_run(const fs::path& directory, const Outcome& end, const Mesh&
     } catch (const Error& e) {
       run.reason += std::string("; weights could not be saved: ") + e.what();
     }
-  if (const auto last = last_metrics(directory, kept)) {
-    run.steps = static_cast<Index>(number_in(*last, "step").value_or(0));
-    run.train_loss = number_in(*last, "loss");
+  if (const auto last = last_line(directory / kMetrics, kept)) {
+    run.steps = last->step;
+    run.train_loss = last->loss();
   }
   if (kept) run.steps = *kept;
   write_run_json(directory, run);

@@ -336,9 +336,10 @@ Outcome launch_all(const Options& options, const CommandLine& line, Subject& sub
       last.emplace(directory, subject.mesh(), launcher_killed(),
                    [path = fs::absolute(directory.path()), ranks = subject.mesh().ranks()] { await_ranks(path, ranks); });
     Outcome end = launch_once(directory, subject.mesh());
+    if (restarts == options.restarts || signals_so_far() > 0) return end;
     const std::string device = end.rank < 0 ? "" : subject.mesh().device(end.rank).name;
     attempts.push_back({end, device, keep && has_stepped(directory.path())});
-    if (restarts == options.restarts || signals_so_far() > 0 || !goes_again(attempts)) return end;
+    if (!goes_again(attempts)) return end;
     if (!end.said && !end.reason.empty()) print_error("motley: " + end.reason + "\n");
     end.said = true;
     try {

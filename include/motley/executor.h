@@ -51,7 +51,9 @@ class Executor {
   Ran run_backward();
   Ran run_combine();  ///< After the last micro-batch's run_backward(): the gradients of all of them, and their norms where they are
                       ///< clipped.
-  Ran run_update();   ///< After run_combine(). Collective where the optimizer has a direction (Optimizer::direction).
+  /// Instead of run_combine(): what the micro-batches have added up is forgotten. Collective.
+  void drop_micro_batches();
+  Ran run_update();  ///< After run_combine(). Collective where the optimizer has a direction (Optimizer::direction).
   /// Learning rate and gradient factor of the updates from now on; until set: {the optimizer's, 1}.
   void set_update(double learning_rate, double factor_of_gradients, Index step = 1);
   /// Squared norm of the gradients of the parameters that this rank owns, after run_combine(); 0 if the step does not clip them.

@@ -31,7 +31,7 @@ class Runtime {
   int ranks() const { return transport_->size(); }  ///< how many there are
   Transport& transport() { return *transport_; }    ///< to the other ranks
   /// This rank's device of the mesh, opened at the first call (before any other vendor call). UserError: the mesh has another
-  /// number of ranks. DeviceError: the device is not here.
+  /// number of ranks, or another device for this rank than at the first call. DeviceError: the device is not here.
   Backend& backend(const Mesh& mesh);
   /// A line on stdout, from rank 0 alone. Error (74): it cannot be written.
   void print(const std::string& text) const;
@@ -44,6 +44,7 @@ class Runtime {
   std::unique_ptr<Transport> transport_;
   RecordWriter* record_;
   std::unique_ptr<Backend> backend_;
+  std::unique_ptr<const Device> device_;  // of the backend
   std::string kind_;
 };
 

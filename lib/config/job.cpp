@@ -89,17 +89,17 @@ class JobReader {
     if (good && samples && train) check_batch(train->batch, *samples);
   }
 
-  // Checks that a profile that the job names and needs exists where none may be measured, and that a file of this name is a
+  // Checks that a profile that the job names exists where it is needed and none may be measured, and that a file of this name is a
   // profile.
   void require_profile(const ProfileOptions& profile, const std::optional<LayoutRules>& rules) {
-    if (profile.path.empty() || !rules || !needs_profile(*rules)) return;
-    const bool there = std::filesystem::exists(profile.path);
-    if (!there && profile.measure != MeasureWhen::never) return;
+    if (profile.path.empty() || !rules) return;
+    const bool there = std::filesystem::exists(profile.path), needed = needs_profile(*rules);
+    if (!there && !(needed && profile.measure == MeasureWhen::never)) return;
     inside("profile", [&](Reader& r) {
       const Json& tree = *tree_.root().find("profile");
       if (!there) return complain_below(r, tree, "/path", missing_profile(profile.path), Exit::missing);
       try {
-        if (profile.measure == MeasureWhen::always) return require_profile_place(profile.path);
+        if (needed && profile.measure == MeasureWhen::always) return require_profile_place(profile.path);
         static_cast<void>(Profile::load(profile.path));
       } catch (const UserError& e) {
         const std::string text = e.what();  // with its place in that file, and perhaps further complaints

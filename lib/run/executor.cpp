@@ -233,6 +233,9 @@ Ran Executor::run_combine() {
   bound_->partial = true;
   return bound_->run(static_cast<std::size_t>(program.combine_begin), static_cast<std::size_t>(program.update_begin));
 }
+void Executor::drop_micro_batches() {
+  if (bound_->follows) static_cast<void>(run_combine());
+}
 Ran Executor::run_update() {
   bound_->partial = false;
   return bound_->run_to_end(static_cast<std::size_t>(bound_->program.update_begin));

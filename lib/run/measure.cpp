@@ -19,6 +19,7 @@
 #include "run/agreed.h"
 #include "run/kernel_timer.h"
 #include "run/planned.h"
+#include "run/same_devices.h"
 
 namespace motley {
 
@@ -83,10 +84,7 @@ class Measurer {
     });
     if (text.empty()) return {};
     Profile profile = Profile::parse(file.string(), text);
-    check_device_count(profile, mesh_.ranks(), file.string());
-    agreed(rt_.transport(), [&] {
-      check_same_device(at(profile.devices, rt_.rank()), facts_of(mesh_.device(rt_.rank()), backend_), file.string());
-    });
+    require_same_devices(rt_, mesh_, profile, file.string());
     return profile;
   }
 

@@ -34,10 +34,7 @@ void same_settings(Transport& transport, const std::string& works, const std::ve
 
 Plan planned(Transport& transport, const Step& step, const Mesh& mesh, const std::function<Plan()>& make) {
   same_everywhere(transport, step.hash(), "another step");
-  std::string text;
-  on_rank_0(transport, [&] { text = to_text(kept_json(make())); });
-  const std::vector<std::byte> sent = transport.gather_all(std::as_bytes(std::span(text))).front();
-  return plan_of_text("rank 0's plan", {reinterpret_cast<const char*>(sent.data()), sent.size()}, step, mesh);
+  return plan_of_text("rank 0's plan", from_rank_0(transport, [&] { return to_text(kept_json(make())); }), step, mesh);
 }
 
 }  // namespace motley

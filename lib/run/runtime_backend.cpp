@@ -3,20 +3,37 @@
 #include <motley/runtime.h>
 
 #include <cstdlib>
+#include <tuple>
 
 #include "run/start.h"
 
 namespace motley {
 
+namespace {
+
 constexpr int kMostThreadsPerCore = 16;
+
+// Whether both are opened as the same backend: name, host and memory limit make no difference.
+bool same_backend(const Device& a, const Device& b) {
+  const auto facts = [](const Device& d) {
+    return std::tie(d.kind, d.index, d.isa, d.library, d.threads, d.cores, d.slowdown, d.tf32, d.deterministic);
+  };
+  return facts(a) == facts(b) && (a.of == nullptr) == (b.of == nullptr) && (a.of == nullptr || same_backend(*a.of, *b.of));
+}
+
+}  // namespace
 
 Backend& Runtime::backend(const Mesh& mesh) {
   if (mesh.ranks() != ranks())
     throw UserError("the mesh has " + std::to_string(mesh.ranks()) + " devices, but " + std::to_string(ranks()) +
                     (ranks() == 1 ? " rank runs" : " ranks run") + "; start one rank per device: mpiexec -n " +
                     std::to_string(mesh.ranks()));
-  if (backend_) return *backend_;
   const Device& device = mesh.device(rank());
+  if (backend_ && !same_backend(*device_, device))
+    throw UserError("rank " + std::to_string(rank()) + " has opened the device \"" + device_->name +
+                    "\" of another mesh, which differs from \"" + device.name +
+                    "\" in more than its name and memory limit; a Runtime has one device: give all its meshes the same one");
+  if (backend_) return *backend_;
   kind_ = to_string(device.kind);
   // Ranks of the launcher were bound before their first thread started.
   if (std::getenv("MOTLEY_CORES") == nullptr && !device.cores.empty()) bind_to_cores(device.cores);
@@ -27,6 +44,7 @@ Backend& Runtime::backend(const Mesh& mesh) {
                         " per core only wait for each other: lower \"threads\" in the mesh",
                     Exit::device);
   backend_ = open_backend(device);
+  device_ = std::make_unique<Device>(device);
   return *backend_;
 }
 

@@ -20,7 +20,11 @@ std::vector<Index> Order::batch_of(Index step) const {
   if (const Index epoch = step / steps_per_epoch(); epoch != epoch_) {
     // Fisher and Yates: element i changes places with one of 0..i.
     const RandomStream draws(seed_, "order of epoch " + std::to_string(epoch));
-    order_.resize(static_cast<std::size_t>(samples_));
+    try {
+      order_.resize(static_cast<std::size_t>(samples_));
+    } catch (const std::exception&) {
+      throw DeviceError("the order of " + std::to_string(samples_) + " samples needs 8 bytes for each on every rank: no memory");
+    }
     std::iota(order_.begin(), order_.end(), Index{0});
     for (std::size_t i = order_.size(); i-- > 1;)
       std::swap(order_[i], order_[static_cast<std::size_t>(draws.uniform(i) * static_cast<double>(i + 1))]);

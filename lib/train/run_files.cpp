@@ -10,6 +10,7 @@
 #include <fstream>
 #include <utility>
 
+#include "base/files.h"
 #include "base/json_fields.h"
 
 namespace motley {
@@ -79,40 +80,43 @@ const Table<TrainSummary>& run_fields() {
   return table;
 }
 
-struct Lines {
-  off_t bytes = 0;
-  Index last = 0;
-  bool has_test = false;
-  std::optional<double> loss{};
-};
-// The lines up to that step; a line that cannot be read ends them.
-Lines lines_up_to(const std::filesystem::path& path, Index step) {
-  std::ifstream in(path);
-  Lines kept;
-  for (std::string line; std::getline(in, line) && !in.eof();) {
-    Complaints complaints;
-    const auto json = read_json(path.string(), line, complaints);
-    const Json* its = json ? json->find("step") : nullptr;
-    const auto* number = its == nullptr ? nullptr : std::get_if<std::int64_t>(&its->value);
-    if (number == nullptr || *number > step) break;
-    kept = {kept.bytes + static_cast<off_t>(line.size() + 1), *number, json->find("test_loss") != nullptr, {}};
-    if (const Json* loss = json->find("loss"))
-      if (const auto* value = std::get_if<double>(&loss->value)) kept.loss = *value;
-  }
-  return kept;
-}
-
 }  // namespace
 
+std::optional<double> MetricsLine::loss() const {
+  const Json* its = json.find("loss");
+  if (its == nullptr) return {};
+  if (const auto* whole = std::get_if<std::int64_t>(&its->value)) return static_cast<double>(*whole);
+  const auto* number = std::get_if<double>(&its->value);
+  return number == nullptr ? std::nullopt : std::optional(*number);
+}
+
+std::optional<MetricsLine> last_line(const std::filesystem::path& metrics, std::optional<Index> step) {
+  std::error_code failed;
+  if (!std::filesystem::is_regular_file(metrics, failed)) return {};
+  const std::string all = read_file(metrics.string());
+  for (std::size_t end = all.rfind('\n'), before = 0; end != std::string::npos; end = before) {
+    before = end == 0 ? std::string::npos : all.rfind('\n', end - 1);
+    const std::size_t begin = before == std::string::npos ? 0 : before + 1;
+    Complaints complaints;
+    const auto json = read_json(metrics.string(), all.substr(begin, end - begin), complaints);
+    const Json* its = json ? json->find("step") : nullptr;
+    const auto* number = its == nullptr ? nullptr : std::get_if<std::int64_t>(&its->value);
+    if (number != nullptr && *number <= step.value_or(*number)) return MetricsLine{*json, *number, static_cast<Index>(end + 1)};
+  }
+  return {};
+}
+
 MetricsFile::MetricsFile(std::filesystem::path path, Index keep_steps) : path_(std::move(path)) {
-  const Lines kept = keep_steps > 0 ? lines_up_to(path_, keep_steps) : Lines{};
-  last_ = kept.last;
-  has_test_ = kept.has_test;
-  loss_ = kept.loss;
+  const std::optional<MetricsLine> kept = keep_steps > 0 ? last_line(path_, keep_steps) : std::nullopt;
+  if (kept) {
+    last_ = kept->step;
+    has_test_ = kept->json.find("test_loss") != nullptr;
+    loss_ = kept->loss();
+  }
   fd_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
   if (fd_ < 0) fail("open");
   // A pipe or a device cannot be truncated.
-  if (ftruncate(fd_, kept.bytes) != 0 && errno != EINVAL) {
+  if (ftruncate(fd_, kept ? kept->end : 0) != 0 && errno != EINVAL) {
     const int why = errno;
     ::close(std::exchange(fd_, -1));
     errno = why;

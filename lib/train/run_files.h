@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
+
 namespace motley {
 
 // What a step's line contains in addition to the report.
@@ -17,6 +19,15 @@ struct StepFacts {
   double samples_per_second = 0;                       // by the clock, including reading the samples
   std::optional<double> test_accuracy{}, test_loss{};  // of an evaluation after the step
 };
+
+struct MetricsLine {
+  Json json{};
+  Index step = 0;
+  Index end = 0;  // bytes of the file up to the end of the line
+  std::optional<double> loss() const;
+};
+// The last complete line with a step of at most `step`, if given. Lines are parsed from the end on: there may be millions.
+std::optional<MetricsLine> last_line(const std::filesystem::path& metrics, std::optional<Index> step = {});
 
 // One line per step, each passed to the system as a whole before the next step.
 class MetricsFile {

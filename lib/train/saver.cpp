@@ -64,17 +64,19 @@ void Saver::begin(const fs::path& directory, const Manifest& facts) {
     if (const std::string wrong = position_mistake(facts); !wrong.empty())
       throw UserError(fmt::format("{}: {}", directory.string(), wrong));
     if (rt_.rank() == 0) {
-      refuse_other_files(writing->directory);
+      for (const fs::path& mine : {writing->directory, writing->beside}) refuse_other_files(mine);
       make_folder(writing->directory.parent_path());
       std::error_code failed;
       fs::remove_all(writing->beside, failed);
       if (!failed) fs::create_directory(writing->beside, failed);
       if (failed) throw UserError(writing->beside.string() + ": cannot be created: " + failed.message(), Exit::io);
     }
-    copy(*writing);
   });
   try {
-    agreed(rt_.transport(), [&] { start(*writing); });
+    agreed(rt_.transport(), [&] {
+      copy(*writing);
+      start(*writing);
+    });
   } catch (...) {
     abandon(*writing);
     throw;

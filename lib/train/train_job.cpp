@@ -40,6 +40,8 @@ std::optional<double> median(std::vector<double> values) {
   return quartiles(std::move(values)).median;
 }
 
+constexpr int kMostTimed = 20000;  // steps whose seconds are kept: 40 bytes each
+
 // Number of steps that are not timed: caches, clocks and connections settle in the first fifth, at most ten steps.
 std::size_t warm_up(std::size_t steps) {
   return steps < 2 ? 0 : std::clamp<std::size_t>(steps / 5, 1, 10);
@@ -265,6 +267,7 @@ class Job {
     noted_ = figures.step;
     out_.bytes_counted = figures.bytes_received;
     for (std::size_t r = 0; r < timed_.size(); r++) {
+      if (timed_[r].size() == kMostTimed) timed_[r].erase(timed_[r].begin(), timed_[r].begin() + kMostTimed / 2);
       timed_[r].push_back(figures.ranks[r]);
       out_.ranks[r].bytes_counted = figures.ranks[r].bytes_received;
     }
@@ -478,7 +481,7 @@ class Job {
   std::string tested_{};              // part of the progress line
   std::optional<ReadAhead> ahead_{};
   std::vector<Index> seen_{};                   // samples, step after step
-  std::vector<std::vector<RankStep>> timed_{};  // per rank, per step
+  std::vector<std::vector<RankStep>> timed_{};  // per rank, per step, of the last kMostTimed / 2 steps at least
 };
 
 }  // namespace

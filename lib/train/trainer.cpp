@@ -215,7 +215,10 @@ struct Trainer::Impl {
     try {
       return step_of(feeds, std::move(unread));
     } catch (const Error&) {
-      if (refused) step--;
+      if (refused) {
+        executor.drop_micro_batches();
+        step--;
+      }
       throw;
     }
   }

@@ -184,6 +184,7 @@ void finish_checkpoint(const fs::path& made, const fs::path& final_path, const M
     fs::rename(made, final_path, failed);
   } else {  // a file system that cannot exchange two names
     const fs::path old = final_path.string() + ".old";
+    refuse_other_files(old);
     fs::remove_all(old, failed);
     if (!failed) fs::rename(final_path, old, failed);
     if (!failed) {

@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import shutil
 import signal
 import struct
@@ -502,6 +503,13 @@ def measured_plans():
     for other in ['mesh.devices.1.isa=sse41', 'mesh.devices.1.threads=2']:
         has(room.run("plan", "job.json", "--set", other, code=78).err, "my profile.json: measured on another device", '"cpu 1" has')
     assert json.loads(first)["predicted"]["step_seconds"] > 0
+    # Also where all parts are given and nothing needs to be measured.
+    even = ["--set", "layout.split.filters.parts=even"]
+    for words in [("train", "job.json", "--run-dir", "even", "--overwrite"), ("verify", "job.json")]:
+        room.run(*words, *even)
+        has(room.run(*words, *even, "--set", "mesh.devices.1.isa=sse41", code=78).err, "my profile.json: measured on another device", '"cpu 1" has')
+    for verb in ["check", "train"]:
+        has(room.run(verb, "job.json", *even, "--set", "profile.path=/dev/null", code=78).err, "/profile/path: ")
     done = room.run("profile", "job.json", "-o", "other.json", "--budget-seconds", "5", "--progress", "plain")
     has(done.out, "other.json", "cpu 0", "cpu 1")
     # Of another network's profile all kernels are missing that some cut would run: a plan without them is doubted, with them they are measured.
@@ -1164,6 +1172,14 @@ def resumes():
     as_at_16("mpiexec")
     has(room.run("train", "job.json", "--resume", "mpiexec", before=[mpiexec, "-n", "2"]).err, "resuming from mpiexec/checkpoints/step-16")
     assert losses(room, "mpiexec") == losses(room, "full")
+    # The files of the run are the same if they cannot be copied.
+    as_at_16("no room")
+    files = {p: p.read_bytes() for p in (room.path / "no room").iterdir() if p.is_file()}
+    def small_files():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+    has(room.run("train", "job.json", "--resume", "no room", code=74, preexec_fn=small_files).err, "no room/.before/.part: ")
+    assert {p: p.read_bytes() for p in (room.path / "no room").iterdir() if p.is_file()} == files
     # What is damaged is named, the one before it is taken.
     as_at_16("bad")
     shutil.copytree(room.path / "full/checkpoints/step-20", room.path / "bad/checkpoints/step-20")

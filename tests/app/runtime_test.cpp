@@ -78,6 +78,20 @@ TEST_CASE("a mesh of another number of ranks is refused") {
   });
 }
 
+TEST_CASE("a Runtime has one device: a mesh with another one is refused") {
+  run_ranks_in_memory(1, [&](Runtime& rt) {
+    Device device;
+    device.name = "first";
+    Backend& first = rt.backend(Mesh({{"all", 1}}, {device}));
+    device.name = "renamed";
+    device.memory_bytes = 1 << 30;
+    CHECK(&rt.backend(Mesh({{"all", 1}}, {device})) == &first);
+    device.isa = "generic";
+    CHECK_THROWS_WITH(rt.backend(Mesh({{"all", 1}}, {device})),
+                      Catch::Contains("has opened the device \"first\" of another mesh, which differs from \"renamed\""));
+  });
+}
+
 TEST_CASE("a record is what its rank wrote") {
   Trio trio;
   RecordReader reader(record_path(trio.directory.path, 2));

@@ -118,6 +118,40 @@ TEST_CASE("trainer: whatever a feed throws is all ranks' error, before the updat
   });
 }
 
+// Gradients that micro-batches have added up before a step is refused must not be part of the next one.
+TEST_CASE("trainer: after a refused step with micro-batches training goes on as without that step", "[train]") {
+  const Folder folder;
+  const auto start = folder.path() / "start";
+  for (int ranks = 1; ranks <= 3; ranks++) {
+    const Plan plan = balance(small_step(4, {.learning_rate = 0.05, .momentum = 0.9}, {.accumulate = 2}), line_of(ranks),
+                              small_rules(ranks), {}, {.dtype = DType::f64});
+    const auto data = std::make_shared<Fixed>(8, 7);
+    std::mutex lock;
+    run_ranks_in_memory(ranks, [&](Runtime& rt) {
+      const auto good = feeds_of(batch_of(data, {0, 1, 2, 3}, 0, 0)), not_finite = feeds_of(batch_of(data, {4, 5, 6, 7}, 1, 0));
+      auto unread = good;
+      if (rt.rank() == ranks - 1) unread["label"] = [](const Box&, std::span<std::byte>) { throw UserError("the disk is gone"); };
+      Trainer undisturbed(rt, plan), trainer(rt, plan);
+      std::vector<double> expected, losses;
+      for (int s = 0; s < 4; s++) expected.push_back(undisturbed.step_named(good).loss);
+      trainer.save(start);
+      for (int s = 0; s < 4; s++) {
+        if (s > 0) CHECK_THROWS_AS(trainer.step_named(s == 1 ? unread : not_finite), Error);
+        if (s == 3) {  // values that were received before are not read again
+          trainer.load(start);
+          for (int again = 0; again < 3; again++) losses.push_back(trainer.step_named(good).loss);
+          const std::lock_guard hold(lock);
+          CHECK(std::equal(losses.begin() + 3, losses.end(), expected.begin()));
+        }
+        losses.push_back(trainer.step_named(good).loss);
+      }
+      const std::lock_guard hold(lock);
+      CHECK(std::equal(losses.begin(), losses.begin() + 3, expected.begin()));
+      CHECK(losses.back() == expected.back());
+    });
+  }
+}
+
 TEST_CASE("trainer: a checkpoint does not replace what is none", "[train]") {
   const Plan plan = small_plan(2, DType::f64);
   const Folder folder;
@@ -125,10 +159,13 @@ TEST_CASE("trainer: a checkpoint does not replace what is none", "[train]") {
   std::filesystem::create_directory(mine);
   std::ofstream(mine / "thesis.txt") << "all of it";
   std::ofstream(file) << "this too";
+  std::filesystem::create_directory(folder.path() / "other.new");
+  std::ofstream(folder.path() / "other.new/thesis.txt") << "that too";
   std::mutex lock;
   run_ranks_in_memory(2, [&](Runtime& rt) {
     Trainer trainer(rt, plan);
     const std::string foreign = thrown_by([&] { trainer.save(mine); }), no_directory = thrown_by([&] { trainer.save(file); });
+    const std::string beside = thrown_by([&] { trainer.save(folder.path() / "other"); });
     for (int again = 0; again < 2; again++) trainer.save(folder.path() / "step-1");
     trainer.save(folder.path() / "step-1/");  // the same directory
     CHECK_THROWS_AS(trainer.save(""), UserError);
@@ -138,6 +175,7 @@ TEST_CASE("trainer: a checkpoint does not replace what is none", "[train]") {
         thrown_by([&] { trainer.save(folder.path() / "step-2", {.batch = 4, .batch_size = 4, .samples = 12}); });
     const std::lock_guard hold(lock);
     CHECK_THAT(foreign, Catch::Contains("it holds \"thesis.txt\", which is not part of a checkpoint"));
+    CHECK_THAT(beside, Catch::Contains("other.new: it holds \"thesis.txt\", which is not part of a checkpoint"));
     CHECK_THAT(no_directory, Catch::Contains("is not a directory"));
     CHECK_THAT(nowhere, Catch::Contains("epoch -1") && Catch::Contains("is not a valid position"));
     CHECK_THAT(beyond, Catch::Contains("batch 4 (of 12 samples, in batches of 4) is not a valid position"));
@@ -145,6 +183,7 @@ TEST_CASE("trainer: a checkpoint does not replace what is none", "[train]") {
   CHECK(!std::filesystem::exists(folder.path() / "step-2"));
   CHECK(text_of(mine / "thesis.txt") == "all of it");
   CHECK(text_of(file) == "this too");
+  CHECK(text_of(folder.path() / "other.new/thesis.txt") == "that too");
 }
 
 TEST_CASE("trainer: samples that are not the network's are refused", "[train]") {
