@@ -31,12 +31,12 @@ struct Subject {
   const InferenceInput& inference;
 };
 
-// In (1/2, 3/2): means that are not 0, variances that are not 1 and divide well.
-std::vector<double> drawn_statistic(std::uint64_t seed, const std::string& name, Index elements) {
+// At most 1/2 from the initial values: means around 0, so that about half of the normalised values pass a ReLU (after means of 1/2
+// and more none does, and the logits are a bias whatever the layers before compute); variances around 1.
+std::vector<double> moved_statistic(std::vector<double> initial, std::uint64_t seed, const std::string& name) {
   const RandomStream draws(seed, "verify: " + name);
-  std::vector<double> out(static_cast<std::size_t>(elements));
-  for (std::size_t i = 0; i < out.size(); i++) out[i] = 0.5 + draws.uniform(i);
-  return out;
+  for (std::size_t i = 0; i < initial.size(); i++) initial[i] += draws.uniform(i) - 0.5;
+  return initial;
 }
 
 WholeTensor output_of(const Plan& plan, Backend& backend, Transport& transport, State& state, const VerifyInput& in,
@@ -70,7 +70,8 @@ Inferred run_on(const Mesh& mesh, const LayoutRules& training_rules, const Layou
   Inferred out;
   for (const int p : passes.parameters) {
     const StepTensor& tensor = at(passes.tensors, p);
-    if (passes.statistic(p) != nullptr) state.set(tensor.name, drawn_statistic(in.seed, tensor.name, tensor.shape.elements()));
+    if (passes.statistic(p) != nullptr)
+      state.set(tensor.name, moved_statistic(state.get(transport, tensor.name), in.seed, tensor.name));
     if (nudge != 0) state.set(tensor.name, nudged(state.get(transport, tensor.name), nudge));
     out.parameters[tensor.name] = {tensor.name, tensor.shape, state.get(transport, tensor.name)};
   }
