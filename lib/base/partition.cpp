@@ -84,7 +84,8 @@ Partition Partition::scaled(Index from, Index to) const {
   if (to < 0) throw UserError("a partition cannot be scaled to " + std::to_string(to) + " units");
   if (from == to || from == 0) return *this;
   Partition out = *this;
-  for (Index& b : out.offsets_) b = (2 * b * to + from) / (2 * from);
+  __extension__ using Wide = __int128;  // the product of two sizes
+  for (Index& b : out.offsets_) b = static_cast<Index>((2 * static_cast<Wide>(b) * to + from) / (2 * static_cast<Wide>(from)));
   return out;
 }
 
