@@ -3,6 +3,7 @@
 #include <motley/mesh.h>
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
 namespace motley {
@@ -36,6 +37,7 @@ Mesh::Mesh(std::vector<Axis> axes, std::vector<Device> devices) : axes_(std::mov
     if (a.size < 1 || a.size > 4096)
       throw UserError("axis \"" + a.name + "\" has the size " + std::to_string(a.size) + "; expected 1 to 4096");
     ranks *= static_cast<std::size_t>(a.size);
+    if (ranks > std::numeric_limits<int>::max()) throw UserError("the axes make more than 2e9 ranks");
   }
   if (ranks != devices_.size())
     throw UserError("the axes make " + std::to_string(ranks) + " ranks, but " + std::to_string(devices_.size()) +

@@ -34,6 +34,9 @@ TEST_CASE("devices that are made in C++ have a mesh file's ranges") {
   CHECK_THROWS_WITH(mesh_of({.threads = 0}), Catch::Contains("device \"rank 0\"") && Catch::Contains("threads at least 1"));
   CHECK_THROWS_WITH(mesh_of({.isa = "avx3"}), Catch::Contains("isa is \"avx3\""));
   CHECK_THROWS_WITH(mesh_of({.library = "mkl"}), Catch::Contains("library is \"mkl\""));
+  std::vector<Axis> axes;  // 2^72 ranks
+  for (const char* name : {"a", "b", "c", "d", "e", "f"}) axes.push_back({name, 4096});
+  CHECK_THROWS_WITH(Mesh(axes, {}), "the axes make more than 2e9 ranks");
 }
 
 TEST_CASE("a mesh file is read whole") {
