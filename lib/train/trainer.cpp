@@ -349,7 +349,7 @@ DataPosition Trainer::load(const std::filesystem::path& checkpoint) {
   const Manifest from = load_checkpoint(impl_->rt, impl_->state, checkpoint, impl_->optimizer());
   impl_->step = impl_->finite = from.step;
   impl_->known = {};
-  impl_->stopped = false;
+  impl_->stopped = impl_->wants_stop = false;
   if (!impl_->own_seed && from.step > 0) impl_->seed = from.seed;  // weights alone have none
   return {from.data.epoch, from.data.batch, from.data.batch_size, from.data.samples};
 }

@@ -238,6 +238,23 @@ TEST_CASE("trainer: a loaded checkpoint goes on with its seed, unless another on
   CHECK(losses[3] != losses[0]);
 }
 
+TEST_CASE("trainer: a stop that was asked for before a load is not reported after it", "[train]") {
+  const Datasets data = small_data(40);
+  const Folder folder;
+  std::vector<bool> stops;
+  run_ranks_in_memory(1, [&](Runtime& rt) {
+    Trainer trainer(rt, small_plan(1, DType::f64));
+    const auto step = [&] { stops.push_back(trainer.step_named(feeds_of(batch_of(data.train, {0, 1, 2, 3}, 0, 0))).stop); };
+    step();
+    trainer.save(folder.path() / "step-1");
+    trainer.ask_to_stop();
+    step();
+    trainer.load(folder.path() / "step-1");
+    step();
+  });
+  CHECK(stops == std::vector<bool>{false, true, false});
+}
+
 TEST_CASE("plans and inputs of types that nothing computes are refused", "[train]") {
   for (const DType dtype : {DType::bf16, DType::i32}) CHECK_THROWS_AS(small_plan(2, dtype), UserError);
   Graph graph;
