@@ -12,6 +12,7 @@
 #include <cstring>
 #include <exception>
 #include <filesystem>
+#include <functional>
 #include <mutex>
 #include <new>
 #include <optional>
@@ -265,19 +266,29 @@ void run_ranks(std::vector<std::unique_ptr<Transport>> transports, const std::fu
   std::vector<std::thread> threads;
   std::vector<std::unique_ptr<Runtime>> runtimes;
   for (auto& transport : transports) runtimes.push_back(std::make_unique<Runtime>(std::move(transport)));
-  for (auto& runtime : runtimes)
-    threads.emplace_back([&, rt = runtime.get()] {
-      const Ending end = guarded([&] {
-        try {
-          body(*rt);
-        } catch (...) {
-          const std::lock_guard lock(mutex);
-          if (!first) first = std::current_exception();
-          throw;
-        }
-      });
-      if (end.code != 0) rt->transport().abort(Error(static_cast<Exit>(end.code), end.text));
+  const auto fail = [&](const std::exception_ptr& error) {
+    const std::lock_guard lock(mutex);
+    if (!first) first = error;
+  };
+  const auto live_on_thread = [&](Runtime& rt) {
+    const Ending end = guarded([&] {
+      try {
+        body(rt);
+      } catch (...) {
+        fail(std::current_exception());
+        throw;
+      }
     });
+    if (end.code != 0) rt.transport().abort(Error(static_cast<Exit>(end.code), end.text));
+  };
+  threads.reserve(runtimes.size());
+  try {
+    for (auto& runtime : runtimes) threads.emplace_back(live_on_thread, std::ref(*runtime));
+  } catch (const std::exception& e) {
+    const DeviceError none("rank " + std::to_string(threads.size()) + " has no thread to run on: " + e.what());
+    fail(std::make_exception_ptr(none));
+    runtimes.front()->transport().abort(none);
+  }
   for (std::thread& thread : threads) thread.join();
   if (first) std::rethrow_exception(first);
 }

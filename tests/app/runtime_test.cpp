@@ -14,6 +14,7 @@
 #include "run/start.h"
 #include "run/watch.h"
 #include "tests/support/directory.h"
+#include "tests/support/few_threads.h"
 
 using namespace motley;
 using Catch::Matchers::Contains;
@@ -52,6 +53,22 @@ TEST_CASE("ranks as threads: the first error is thrown, and ends the others") {
   CHECK_THROWS_AS(run_ranks_in_memory(3, body), UserError);
   CHECK_THROWS_WITH(run_ranks_in_memory(2, {}), "there is no body to run");
   CHECK_THROWS_AS(run_ranks_in_memory(2, [](Runtime&) { throw std::out_of_range("at"); }), std::out_of_range);
+}
+
+TEST_CASE("ranks as threads: one that cannot be started ends the others") {
+  std::atomic<int> ended{0};
+  const testing::FewThreads threads(3);
+  CHECK_THROWS_MATCHES(run_ranks_in_memory(5,
+                                           [&](Runtime& rt) {
+                                             try {
+                                               static_cast<void>(rt.transport().gather_all({}));
+                                             } catch (const Error&) {
+                                               ended++;
+                                               throw;
+                                             }
+                                           }),
+                       DeviceError, Catch::Message("rank 3 has no thread to run on: Resource temporarily unavailable"));
+  CHECK(ended == 3);
 }
 
 TEST_CASE("SIGUSR1 stops a rank that srun has started, and no rank under mpiexec") {
