@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <system_error>
 #include <utility>
 
 #include "train/beside.h"
@@ -18,7 +19,10 @@ constexpr Index kPieces = 16;  // of a box: the step waits for at most one piece
 ReadAhead::ReadAhead(const std::vector<int>& cores, Feeds first) {
   fill(slots_[0], std::move(first));
   if (cores.empty()) return;
-  thread_ = start_beside(cores, [this] { work(); });
+  try {
+    thread_ = start_beside(cores, [this] { work(); });
+  } catch (const std::system_error&) {  // no thread can be started: the step reads
+  }
 }
 
 ReadAhead::~ReadAhead() {

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "run/start.h"
+#include "tests/support/few_threads.h"
 #include "train/read_ahead.h"
 
 using namespace motley;
@@ -82,6 +83,13 @@ TEST_CASE("an error in the thread is the step's that asks for it") {
       CHECK(std::string(e.what()) == "picture 7 is damaged");
     }
   }
+}
+
+TEST_CASE("where no thread can be started, the steps read") {
+  const Box box{{0, 32}, {0, 2}};
+  const testing::FewThreads none(0);
+  ReadAhead ahead(allowed_cores(), {{"x", numbers(0)}});
+  for (Index step = 0; step < 3; step++) CHECK(ask(ahead.next({{"x", numbers(step + 1)}}), "x", box) == expected(step, box));
 }
 
 TEST_CASE("it ends while it reads, or with nothing read") {
