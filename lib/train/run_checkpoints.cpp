@@ -38,8 +38,8 @@ void RunCheckpoints::keep_newest(Index step) const {
   Index keep = options_.keep;
   std::error_code ignored;
   std::vector<fs::path> left;
-  for (const auto& entry : fs::directory_iterator(run_directory_ / kCheckpoints, ignored))
-    if (const fs::path& path = entry.path(); path.extension() == ".new" && step_of(path.stem())) left.push_back(path);
+  for (fs::directory_iterator it(run_directory_ / kCheckpoints, ignored), end; !ignored && it != end; it.increment(ignored))
+    if (const fs::path& path = it->path(); path.extension() == ".new" && step_of(path.stem())) left.push_back(path);
   for (const fs::path& checkpoint : checkpoints_of(run_directory_))
     if (*step_of(checkpoint) > step || keep-- <= 0) left.push_back(checkpoint);
   for (const fs::path& path : left) fs::remove_all(path, ignored);
