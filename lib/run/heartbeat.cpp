@@ -9,7 +9,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <climits>
 #include <cstring>
+#include <string_view>
 
 #include "mesh/mpi_session.h"
 
@@ -19,12 +21,16 @@ namespace {
 
 constexpr int kSaidMs = 200;  // time for mpiexec to pass stderr on: when it ends a job it drops what it has not read (MPICH 4.0)
 
-// Writes to stderr unless its reader has stopped: this thread must not wait, else its rank would be taken for a hung one.
+// Writes to stderr until its reader has stopped: this thread must not wait, else its rank would be taken for a hung one. A pipe
+// that is ready has space for PIPE_BUF bytes.
 void say(const std::string& text) {
   const std::string line = "motley: " + text + "\n";
   pollfd file{STDERR_FILENO, POLLOUT, 0};
-  if (::poll(&file, 1, 0) <= 0) return;
-  if (::write(STDERR_FILENO, line.data(), line.size()) < 0) return;
+  for (std::string_view rest = line; !rest.empty() && ::poll(&file, 1, 0) > 0;) {
+    const ssize_t n = ::write(STDERR_FILENO, rest.data(), std::min<std::size_t>(rest.size(), PIPE_BUF));
+    if (n < 0) return;
+    rest.remove_prefix(static_cast<std::size_t>(n));
+  }
 }
 
 void wake(int fd) {

@@ -3,6 +3,7 @@
 #include "run/host_watch.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <motley/error.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -16,6 +17,7 @@
 #include <future>
 #include <thread>
 
+#include "run/heartbeat.h"
 #include "run/meet_hosts.h"
 #include "tests/support/directory.h"
 
@@ -268,6 +270,32 @@ TEST_CASE("a link that is not read: frames are left out, none is cut") {
   }
   CHECK(frames > 0);
   CHECK(frames < 2000);
+}
+
+TEST_CASE("a heartbeat ends its process though nothing reads what it says of many ranks") {
+  constexpr int kRanks = 200;
+  const Directory directory;
+  int ends[2];
+  REQUIRE((pipe2(ends, O_CLOEXEC) == 0 && fcntl(ends[1], F_SETPIPE_SZ, 4096) == 4096));
+  const pid_t child = fork();
+  if (child == 0) {
+    const Limits limits{.start_seconds = 0.25};
+    std::vector<std::unique_ptr<RecordWriter>> records;
+    for (int r = 0; r < kRanks; r++) records.push_back(std::make_unique<RecordWriter>(directory.path, r, ""));
+    dup2(ends[1], STDERR_FILENO);
+    Heartbeat heartbeat(*records[0], limits, Heartbeat::Voice::speaks);
+    heartbeat.watch(std::make_unique<HostWatch>(HostWatch::Options{.limits = limits}, Successor({}, limits),
+                                                std::make_unique<Watch>(directory.path, kRanks, limits), std::vector<FarHost>{}));
+    ::poll(nullptr, 0, 1000 * static_cast<int>(kPatience));
+    _exit(1);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(WEXITSTATUS(status) == static_cast<int>(Exit::hung));
+  std::string said(4096, 0);
+  CHECK(::read(ends[0], said.data(), said.size()) == 4096);
+  CHECK_THAT(said, Contains("motley: not ready 0 s after the start: rank 0 (pid "));
+  for (const int end : ends) ::close(end);
 }
 
 TEST_CASE("a link takes nothing without the job's token, and nothing out of form") {
