@@ -12,6 +12,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/host.h"
 #include "mesh/backoff.h"
 #include "mesh/control.h"
 
@@ -21,7 +22,8 @@ namespace {
 
 using Ticket = Transport::Ticket;
 
-std::atomic<double> g_deadline_seconds{30.0};  // without progress (DESIGN: 30 s)
+constexpr double kDeadlineSeconds = 30;     // without progress (DESIGN: 30 s)
+std::atomic<double> g_deadline_seconds{0};  // 0: not yet read from the environment
 
 constexpr double kLongGapSeconds = 0.25;
 constexpr double kTellSeconds = 0.05;  // shorter waits are not reported to the observer
@@ -88,6 +90,7 @@ void set_deadline_seconds(double seconds) {
   g_deadline_seconds = seconds;
 }
 double deadline_seconds() {
+  if (g_deadline_seconds == 0) g_deadline_seconds = seconds_of_environment("MOTLEY_HUNG_SECONDS", kDeadlineSeconds);
   return g_deadline_seconds;
 }
 
@@ -103,6 +106,7 @@ void wait(Transport& transport, std::span<const Ticket> tickets, const std::stri
   open.assign(tickets.rbegin(), tickets.rend());
   bool device_busy = static_cast<bool>(also);
   WaitObserver* const observer = transport.observer();
+  const double deadline = deadline_seconds();
   Backoff backoff(transport.crowded());
   double moved_at = 0;
   bool news = true, moved = sweep(transport, open, Look::last);
@@ -126,7 +130,7 @@ void wait(Transport& transport, std::span<const Ticket> tickets, const std::stri
       if (now > kTellSeconds) news = false;
     }
     if (observer != nullptr && (open.empty() || observer->sees(transport.peer(open.back())))) continue;
-    if (now - moved_at > deadline_seconds()) {
+    if (now - moved_at > deadline) {
       throw Error(Exit::hung, open.empty() ? "rank " + std::to_string(transport.rank()) + "'s device has not finished \"" + what +
                                                  "\" after " + std::to_string(std::lround(now - moved_at)) + " s"
                                            : late(transport, transport.peer(open.back()), what, now - moved_at));

@@ -98,9 +98,10 @@ class Transport {
 void wait(Transport& transport, std::span<const Transport::Ticket> tickets, const std::string& what,
           const std::function<bool()>& also = {});
 
-/// For all waits of this process; 30 s unless set. Time in which the process was stopped or starved does not count.
+/// For all waits of this process. Time in which the process was stopped or starved does not count.
+/// @param seconds 0: those of the variable MOTLEY_HUNG_SECONDS, or 30 where it is not set; this is so until the first call
 void set_deadline_seconds(double seconds);
-double deadline_seconds();  ///< Of set_deadline_seconds().
+double deadline_seconds();  ///< Of set_deadline_seconds(). UserError: MOTLEY_HUNG_SECONDS is not a number above 0.
 
 /// What all ranks agree on.
 struct Verdict {

@@ -181,7 +181,6 @@ int run_among_others(const Start& start, int argc, char** argv, const std::funct
   const Ending failure = guarded([&] {
     const Limits limits = Limits::from_environment();
     if (const char* cores = std::getenv("MOTLEY_CORES")) bind_to_cores(parse_cores(cores));
-    set_deadline_seconds(limits.hung_seconds);
     if (start.launched) {
       watched.record = std::make_unique<RecordWriter>(start.records, start.rank, start.device);
       watched.heartbeat = std::make_unique<Heartbeat>(*watched.record, limits, Heartbeat::Voice::silent);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/watch.h"
 
-#include <motley/error.h>
+#include <motley/transport.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
+
+#include "base/host.h"
 
 namespace motley {
 
@@ -13,16 +14,6 @@ namespace {
 
 constexpr double kFarSeconds = 2;      // additional seconds for a rank of another host
 constexpr double kBeatingSeconds = 2;  // a rank that has not beaten for so long may be stopped
-
-double seconds_from(const char* name, double usual) {
-  const char* text = std::getenv(name);
-  if (text == nullptr) return usual;
-  char* end = nullptr;
-  const double value = std::strtod(text, &end);
-  if (end == text || *end != 0 || !(value > 0) || !std::isfinite(value))
-    throw UserError(std::string(name) + "=" + text + " in the environment: expected a number of seconds above 0");
-  return value;
-}
 
 std::string seconds_text(double seconds) {
   return std::to_string(std::lround(seconds)) + " s";
@@ -43,8 +34,8 @@ std::vector<Watched> files_of(const std::filesystem::path& directory, int ranks)
 
 Limits Limits::from_environment() {
   Limits limits;
-  limits.hung_seconds = seconds_from("MOTLEY_HUNG_SECONDS", limits.hung_seconds);
-  limits.start_seconds = seconds_from("MOTLEY_START_SECONDS", limits.start_seconds);
+  limits.hung_seconds = deadline_seconds();
+  limits.start_seconds = seconds_of_environment("MOTLEY_START_SECONDS", limits.start_seconds);
   limits.end_seconds = std::min(limits.end_seconds, limits.hung_seconds);
   return limits;
 }

@@ -11,7 +11,7 @@
 namespace motley {
 
 struct Limits {
-  double hung_seconds = 30;          // MOTLEY_HUNG_SECONDS
+  double hung_seconds = 30;          // deadline_seconds()
   double start_seconds = 60;         // MOTLEY_START_SECONDS
   double end_seconds = 10;           // in MPI_Finalize, once all have agreed how the job ended; hung_seconds if that is less
   static Limits from_environment();  // UserError: not a number above 0

@@ -7,9 +7,11 @@
 
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <stdexcept>
+#include <thread>
 
 #include "run/start.h"
 #include "run/watch.h"
@@ -69,6 +71,26 @@ TEST_CASE("ranks as threads: one that cannot be started ends the others") {
                                            }),
                        DeviceError, Catch::Message("rank 3 has no thread to run on: Resource temporarily unavailable"));
   CHECK(ended == 3);
+}
+
+TEST_CASE("ranks as threads: MOTLEY_HUNG_SECONDS ends their waits") {
+  const double usual = deadline_seconds();
+  const auto with = [](const char* seconds) {
+    setenv("MOTLEY_HUNG_SECONDS", seconds, 1);
+    set_deadline_seconds(0);
+    run_ranks_in_memory(2, [](Runtime& rt) {
+      if (rt.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(500));
+      static_cast<void>(rt.transport().gather_all({}));
+    });
+  };
+  CHECK_NOTHROW(with("20"));
+  CHECK_THROWS_WITH(with("0.2"), Contains("for rank 0 in") && Contains("set MOTLEY_HUNG_SECONDS above that time"));
+  CHECK_THROWS_WITH(with("soon"), "MOTLEY_HUNG_SECONDS=soon in the environment: expected a number of seconds above 0");
+  CHECK_THROWS_AS(with("0"), UserError);
+  unsetenv("MOTLEY_HUNG_SECONDS");
+  set_deadline_seconds(0);
+  CHECK(deadline_seconds() == 30);
+  set_deadline_seconds(usual);
 }
 
 TEST_CASE("SIGUSR1 stops a rank that srun has started, and no rank under mpiexec") {
