@@ -84,7 +84,7 @@ void add_groups(const fs::path& root, std::vector<MemoryLimit>& out) {
 
 // The message: a rank's need, its machine, its limits.
 struct Line {
-  std::array<char, 64> machine{}, host{};
+  std::array<char, kHostNameSize> machine{}, host{};
   std::uint64_t bytes = 0, limits = 0;
 };
 struct Part {

@@ -45,7 +45,7 @@ struct Operation {
 // Where a rank runs: the machine (containers of one machine share its cores), the cores it may use, and shared memory with a token
 // in it: a rank that reads the token there can map this rank's memory.
 struct Seat {
-  std::array<char, 64> machine{};
+  std::array<char, kHostNameSize> machine{};
   cpu_set_t cores{};
   SharedMemory::Name probe{};
   std::uint64_t token = 0;

@@ -22,7 +22,7 @@ double seconds_of_environment(const char* variable, double usual) {
 }
 
 std::string host_name() {
-  std::array<char, 64> name{};
+  std::array<char, kHostNameSize> name{};
   return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "?";
 }
 

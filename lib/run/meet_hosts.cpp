@@ -28,9 +28,9 @@ constexpr double kLauncherSeconds = 1;
 
 // What determines whether ranks share files and process numbers; and how rank 0 is reached.
 struct Introduction {
-  std::array<char, 40> machine{};
+  std::array<char, kHostNameSize> machine{};
   std::array<char, 32> mounts{}, processes{};
-  std::array<char, 64> name{};
+  std::array<char, kHostNameSize> name{};
   std::uint64_t token = 0;  // from here on: only rank 0's values count
   std::uint32_t addresses = 0;
   std::array<HostAddress, 16> at{};

@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/host.h"
+
 namespace motley {
 
 constexpr double kBeatSeconds = 0.25;
@@ -31,7 +33,7 @@ struct Record {
   std::int32_t waits_for = -1;  // a rank; -1: all
   std::int32_t gave_up = 0;     // ended without the others, which wait for it and have to be ended
   std::int32_t blames = -1;     // ended with 86: the rank that hung or died; -1: several
-  char host[64]{}, device[64]{}, phase[96]{}, what[96]{}, reason[1024]{};
+  char host[kHostNameSize]{}, device[64]{}, phase[96]{}, what[96]{}, reason[1024]{};
   std::uint64_t serial_end = 0;
 };
 
