@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <fstream>
 #include <optional>
+#include <tuple>
 
 #include "app/run_directory.h"
 #include "app/run_end.h"
@@ -32,8 +33,8 @@ std::string job_file_of(const fs::path& run) {
   return line;
 }
 
-// Runs in runs/ that did not finish, the newest first; only those of this job, unless `job` (its name) is empty. Runs of another
-// file's job with the same name are named in `said`.
+// Runs in runs/ that did not finish, the newest first (of one second: by path, the last first); only those of this job, unless
+// `job` (its name) is empty. Runs of another file's job with the same name are named in `said`.
 std::vector<fs::path> unfinished(const std::string& job, const std::string& file, std::vector<std::string>& said) {
   struct Run {
     std::string time{};
@@ -58,7 +59,7 @@ std::vector<fs::path> unfinished(const std::string& job, const std::string& file
     found.push_back({name.substr(begin, kTime), std::atoi(number.c_str()), entry.path()});
   }
   std::sort(found.begin(), found.end(),
-            [](const Run& a, const Run& b) { return std::pair(a.time, a.number) > std::pair(b.time, b.number); });
+            [](const Run& a, const Run& b) { return std::tie(a.time, a.number, a.path) > std::tie(b.time, b.number, b.path); });
   std::vector<fs::path> out;
   for (const Run& run : found) out.push_back(run.path);
   return out;

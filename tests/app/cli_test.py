@@ -1281,6 +1281,13 @@ def stopped_runs():
         taken.append(steps)
         size = (run / "metrics.jsonl").stat().st_size
     assert taken == sorted(set(taken)), taken
+    # Of runs of one second the last by name is taken, in whatever order the directory lists them.
+    of_one_second = [room.path / "runs" / f"{name}{run.name[run.name.index('-2'):]}" for name in ("y", "x", "z", "w")]
+    for copy in of_one_second:
+        shutil.copytree(run, copy)
+    has(room.run("train", "--resume", "--set", f"train.max_steps={taken[-1] + 1}").err, f"resuming from runs/{of_one_second[2].name}/")
+    for copy in of_one_second:
+        shutil.rmtree(copy)
     # A run of another file's job of the same name is not taken.
     (room.path / "other").mkdir()
     room.write("other/job.json", job(max_steps=2))
