@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <map>
@@ -22,6 +21,7 @@
 #include "balance/variables.h"
 #include "base/at.h"
 #include "base/hash.h"
+#include "base/host.h"
 #include "base/json.h"
 #include "kernels/emulated/emulated_backend.h"
 #include "mesh/mesh_json.h"
@@ -78,12 +78,10 @@ fs::path profile_path(const Job& job) {
   if (!job.profile.path.empty()) return job.profile.path;
   const fs::path cache = cache_directory();
   if (cache.empty()) return {};
-  std::array<char, 65> host{};
-  if (gethostname(host.data(), host.size() - 1) != 0) return {};
   std::error_code failed;
   fs::create_directories(cache, failed);
   if (failed || access(cache.c_str(), W_OK) != 0) return {};  // measured, but not kept
-  return cache / fmt::format("profile-{:016x}.json", hash_bytes(std::string(host.data()) + to_text(to_json(job.mesh))));
+  return cache / fmt::format("profile-{:016x}.json", hash_bytes(host_name() + to_text(to_json(job.mesh))));
 }
 
 Profile profile_at_hand(const Job& job) {
