@@ -133,21 +133,18 @@ TEST_CASE("trainer: after a refused step with micro-batches training goes on as 
       if (rt.rank() == ranks - 1) unread["label"] = [](const Box&, std::span<std::byte>) { throw UserError("the disk is gone"); };
       Trainer undisturbed(rt, plan), trainer(rt, plan);
       std::vector<double> expected, losses;
-      for (int s = 0; s < 4; s++) expected.push_back(undisturbed.step_named(good).loss);
+      std::vector<std::string> refused;
+      for (int s = 0; s < 3; s++) expected.push_back(undisturbed.step_named(good).loss);
       trainer.save(start);
       for (int s = 0; s < 4; s++) {
-        if (s > 0) CHECK_THROWS_AS(trainer.step_named(s == 1 ? unread : not_finite), Error);
-        if (s == 3) {  // values that were received before are not read again
-          trainer.load(start);
-          for (int again = 0; again < 3; again++) losses.push_back(trainer.step_named(good).loss);
-          const std::lock_guard hold(lock);
-          CHECK(std::equal(losses.begin() + 3, losses.end(), expected.begin()));
-        }
+        if (s > 0) refused.push_back(thrown_by([&] { trainer.step_named(s == 1 ? unread : not_finite); }));
+        if (s == 3) trainer.load(start);  // parameters that were received before the refused step are not used again
         losses.push_back(trainer.step_named(good).loss);
       }
       const std::lock_guard hold(lock);
-      CHECK(std::equal(losses.begin(), losses.begin() + 3, expected.begin()));
-      CHECK(losses.back() == expected.back());
+      CHECK(refused.front() == "the disk is gone");
+      for (std::size_t i = 1; i < refused.size(); i++) CHECK_THAT(refused[i], Catch::Contains("not finite at step"));
+      for (std::size_t s = 0; s < losses.size(); s++) CHECK(losses[s] == expected[s % 3]);
     });
   }
 }
