@@ -19,15 +19,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::optional<Json> parsed(const fs::path& name, const std::string& text) {
-  Complaints complaints;
-  return read_json(name.string(), text, complaints);
-}
-
 // The status in run.json; empty: the file does not exist, or has none.
 std::string status_in(const fs::path& file) {
   if (!fs::exists(file)) return "";
-  const auto json = parsed(file, read_file(file.string()));
+  Complaints complaints;
+  const auto json = read_json(file.string(), read_file(file.string()), complaints);
   const Json* status = json ? json->find("status") : nullptr;
   const auto* word = status == nullptr ? nullptr : std::get_if<std::string>(&status->value);
   return word == nullptr ? "" : *word;
@@ -79,7 +75,7 @@ void write_failed_run(const fs::path& directory, const Outcome& end, const Mesh&
     }
   if (const auto last = last_line(directory / kMetrics, kept)) {
     run.steps = last->step;
-    run.train_loss = last->loss();
+    run.train_loss = last->loss;
   }
   if (kept) run.steps = *kept;
   write_run_json(directory, run);

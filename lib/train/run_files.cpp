@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <utility>
 
 #include "base/files.h"
@@ -80,15 +79,15 @@ const Table<TrainSummary>& run_fields() {
   return table;
 }
 
-}  // namespace
-
-std::optional<double> MetricsLine::loss() const {
-  const Json* its = json.find("loss");
-  if (its == nullptr) return {};
-  if (const auto* whole = std::get_if<std::int64_t>(&its->value)) return static_cast<double>(*whole);
-  const auto* number = std::get_if<double>(&its->value);
+// Nothing: there is no number.
+std::optional<double> number_of(const Json* json) {
+  if (json == nullptr) return {};
+  if (const auto* whole = std::get_if<std::int64_t>(&json->value)) return static_cast<double>(*whole);
+  const auto* number = std::get_if<double>(&json->value);
   return number == nullptr ? std::nullopt : std::optional(*number);
 }
+
+}  // namespace
 
 std::optional<MetricsLine> last_line(const std::filesystem::path& metrics, std::optional<Index> step) {
   std::error_code failed;
@@ -101,7 +100,8 @@ std::optional<MetricsLine> last_line(const std::filesystem::path& metrics, std::
     const auto json = read_json(metrics.string(), all.substr(begin, end - begin), complaints);
     const Json* its = json ? json->find("step") : nullptr;
     const auto* number = its == nullptr ? nullptr : std::get_if<std::int64_t>(&its->value);
-    if (number != nullptr && *number <= step.value_or(*number)) return MetricsLine{*json, *number, static_cast<Index>(end + 1)};
+    if (number == nullptr || *number > step.value_or(*number)) continue;
+    return MetricsLine{*number, static_cast<Index>(end + 1), json->find("test_loss") != nullptr, number_of(json->find("loss"))};
   }
   return {};
 }
@@ -110,8 +110,8 @@ MetricsFile::MetricsFile(std::filesystem::path path, Index keep_steps) : path_(s
   const std::optional<MetricsLine> kept = keep_steps > 0 ? last_line(path_, keep_steps) : std::nullopt;
   if (kept) {
     last_ = kept->step;
-    has_test_ = kept->json.find("test_loss") != nullptr;
-    loss_ = kept->loss();
+    has_test_ = kept->has_test;
+    loss_ = kept->loss;
   }
   fd_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
   if (fd_ < 0) fail("open");

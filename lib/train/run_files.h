@@ -10,8 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "base/json.h"
-
 namespace motley {
 
 // What a step's line contains in addition to the report.
@@ -21,10 +19,10 @@ struct StepFacts {
 };
 
 struct MetricsLine {
-  Json json{};
   Index step = 0;
   Index end = 0;  // bytes of the file up to the end of the line
-  std::optional<double> loss() const;
+  bool has_test = false;
+  std::optional<double> loss{};
 };
 // The last complete line with a step of at most `step`, if given. Lines are parsed from the end on: there may be millions.
 std::optional<MetricsLine> last_line(const std::filesystem::path& metrics, std::optional<Index> step = {});

@@ -235,7 +235,7 @@ TEST_CASE("trainer: a loaded checkpoint goes on with its seed, unless another on
   CHECK(losses[3] != losses[0]);
 }
 
-TEST_CASE("trainer: a stop that was asked for before a load is not reported after it", "[train]") {
+TEST_CASE("trainer: a stop requested before a load is not reported after it", "[train]") {
   const Datasets data = small_data(40);
   const Folder folder;
   std::vector<bool> stops;
