@@ -30,6 +30,7 @@ KernelSpec spec_of(const std::string& name, Index n) {
   const std::vector<Index> one{1};
   const Value a = operand(0), b = operand(1);
   if (name == "add") return sum_of({n}, {one, one, one});
+  if (name == "add four") return sum_of({n}, {one, one, one, one, one});
   if (name == "sgd") {
     KernelSpec spec =
         map_of(Optimizer(Sgd{.momentum = 0.9, .weight_decay = 1e-4}).update, {n}, {{0}, {0}, one, one, one, one, one});

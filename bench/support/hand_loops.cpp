@@ -43,6 +43,15 @@ void add(float* const* o, Index n) {
   each(
       n, [=](Index i) __attribute__((always_inline)) { y[i] = a[i] + b[i]; });
 }
+void add_four(float* const* o, Index n) {  // rounded once, as motley adds more than two
+  const float *a = o[0], *b = o[1], *c = o[2], *d = o[3];
+  float* y = o[4];
+  each(
+      n, [=](Index i) __attribute__((always_inline)) {
+        const double sum = static_cast<double>(a[i]) + static_cast<double>(b[i]) + static_cast<double>(c[i]);
+        y[i] = static_cast<float>(sum + static_cast<double>(d[i]));
+      });
+}
 void gelu(float* const* o, Index n) {
   const float* x = o[0];
   float* y = o[1];
@@ -213,6 +222,7 @@ const HandLoops& MOTLEY_HAND_LOOPS() {
                                {{"relu", relu},
                                 {"relu gradient", relu_gradient},
                                 {"add", add},
+                                {"add four", add_four},
                                 {"gelu", gelu},
                                 {"gelu gradient", gelu_gradient},
                                 {"silu", silu},
