@@ -160,11 +160,13 @@ struct Ahead {
 Ahead ahead_of(const CompiledFormula& one, int rows) {
   Ahead out;
   const Loop loop = loop_of(one);
-  for (int k = 0; k < operand_count(one.formula) && rows > 1; k++) {
-    const std::string at = text(k);
-    if ((one.wide >> k & 1) != 0 || loop.begin.find(" t" + at + " = ") == std::string::npos) continue;
-    out.begin += "    RowsAhead ahead" + at + "(t" + at + ", step[" + at + "], n, " + text(rows) + ");\n";
-    out.fetch += "      ahead" + at + ".fetch(" + text(rows) + " * m);\n";
+  std::vector<std::string> walked;
+  for (int k = 0; k < operand_count(one.formula) && rows > 1; k++)
+    if ((one.wide >> k & 1) == 0 && loop.begin.find(" t" + text(k) + " = ") != std::string::npos) walked.push_back(text(k));
+  for (const std::string& k : walked) {
+    out.begin += "    RowsAhead ahead" + k + "(t" + k + ", step[" + k + "], n, " + text(rows) + ", " +
+                 text(static_cast<int>(walked.size())) + ");\n";
+    out.fetch += "      ahead" + k + ".fetch(" + text(rows) + " * m);\n";
   }
   return out;
 }
