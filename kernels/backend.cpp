@@ -8,10 +8,16 @@
 namespace motley {
 
 void copy_and_wait(DeviceMemory& device, void* to, const void* from, std::size_t bytes) {
+  constexpr std::chrono::seconds kDeadline{60};
   const auto done = device.make_mark();
   device.copy(DeviceMemory::Queue::compute, to, from, bytes);
   done->set(DeviceMemory::Queue::compute);
-  while (!done->passed()) std::this_thread::sleep_for(std::chrono::microseconds(10));
+  const auto begin = std::chrono::steady_clock::now();
+  while (!done->passed()) {
+    if (std::chrono::steady_clock::now() - begin > kDeadline)
+      throw DeviceError("the device has not finished a copy, and the kernels before it, after 60 s");
+    std::this_thread::sleep_for(std::chrono::microseconds(10));
+  }
 }
 
 std::unique_ptr<Kernel> Backend::compile_as(const KernelSpec& spec, const std::string& implementation) {

@@ -81,6 +81,7 @@ class DenseKernel final : public Kernel {
   }
   bool take(const std::string& name) {
     const std::vector<std::string> names = implementations();
+    if (name.empty()) return !names.empty();
     taken_ = static_cast<std::size_t>(std::find(names.begin(), names.end(), name) - names.begin());
     return taken_ < names.size();
   }
@@ -132,11 +133,11 @@ class DenseKernel final : public Kernel {
       MOTLEY_CUDA(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &kWorkspace,
                                                        sizeof kWorkspace));
       found_.resize(kMost);
-      MOTLEY_CUDA(
-          cublasLtMatmulAlgoGetHeuristic(vendor_.cublas, operation_, a_, b_, c_, c_, preference, kMost, found_.data(), &found));
-      found_.resize(static_cast<std::size_t>(found));
+      const cublasStatus_t status =
+          cublasLtMatmulAlgoGetHeuristic(vendor_.cublas, operation_, a_, b_, c_, c_, preference, kMost, found_.data(), &found);
+      if (status != CUBLAS_STATUS_NOT_SUPPORTED) MOTLEY_CUDA(status);
+      found_.resize(status == CUBLAS_STATUS_SUCCESS ? static_cast<std::size_t>(found) : 0);
       std::erase_if(found_, [](const auto& one) { return one.state != CUBLAS_STATUS_SUCCESS; });
-      if (found_.empty()) throw DeviceError("cuBLASLt has no algorithm for " + summary(spec_));
     };
     try {
       ask();
@@ -158,7 +159,7 @@ class DenseKernel final : public Kernel {
   Slice y_;
   cublasLtMatmulDesc_t operation_ = nullptr;
   cublasLtMatrixLayout_t a_ = nullptr, b_ = nullptr, c_ = nullptr;
-  std::vector<cublasLtMatmulHeuristicResult_t> found_{};  // in cuBLASLt's order
+  std::vector<cublasLtMatmulHeuristicResult_t> found_{};  // in cuBLASLt's order; none: it has no algorithm for this product
   std::size_t taken_ = 0;
 };
 
@@ -166,7 +167,7 @@ class DenseKernel final : public Kernel {
 
 std::unique_ptr<Kernel> dense_kernel(const KernelSpec& spec, const Vendor& vendor, const std::string& implementation) {
   auto kernel = std::make_unique<DenseKernel>(spec, vendor);
-  return implementation.empty() || kernel->take(implementation) ? std::move(kernel) : nullptr;
+  return kernel->take(implementation) ? std::move(kernel) : nullptr;
 }
 
 std::vector<std::string> dense_implementations(const KernelSpec& spec, const Vendor& vendor) {

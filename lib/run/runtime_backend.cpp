@@ -13,10 +13,12 @@ namespace {
 
 constexpr int kMostThreadsPerCore = 16;
 
-// Whether both are opened as the same backend: name, host and memory limit make no difference.
+// Whether both are opened as the same backend: name and host make no difference, and the memory limit only on a GPU, where
+// workspaces depend on it.
 bool same_backend(const Device& a, const Device& b) {
   const auto facts = [](const Device& d) {
-    return std::tie(d.kind, d.index, d.isa, d.library, d.threads, d.cores, d.slowdown, d.tf32, d.deterministic);
+    return std::tuple(d.kind, d.index, d.isa, d.library, d.threads, d.cores, d.slowdown, d.tf32, d.deterministic,
+                      d.kind == DeviceKind::cuda ? d.memory_bytes : 0);
   };
   return facts(a) == facts(b) && (a.of == nullptr) == (b.of == nullptr) && (a.of == nullptr || same_backend(*a.of, *b.of));
 }
@@ -31,8 +33,9 @@ Backend& Runtime::backend(const Mesh& mesh) {
   const Device& device = mesh.device(rank());
   if (backend_ && !same_backend(*device_, device))
     throw UserError("rank " + std::to_string(rank()) + " has opened the device \"" + device_->name +
-                    "\" of another mesh, which differs from \"" + device.name +
-                    "\" in more than its name and memory limit; a Runtime has one device: give all its meshes the same one");
+                    "\" of another mesh, which differs from \"" + device.name + "\" in more than its name" +
+                    (device.kind == DeviceKind::cuda ? "" : " and memory limit") +
+                    "; a Runtime has one device: give all its meshes the same one");
   if (backend_) return *backend_;
   kind_ = to_string(device.kind);
   // Ranks of the launcher were bound before their first thread started.

@@ -341,15 +341,38 @@ std::string compare(Backend& backend, Backend& reference, const LawCase& one, La
   return "";
 }
 
+// The same for kernels that may fail.
+std::string compared(Backend& backend, Backend& reference, const LawCase& one, LawMode mode) {
+  try {
+    return compare(backend, reference, one, mode);
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+}
+
 // Every implementation that the backend has to choose from.
 std::string compare_all(Backend& backend, Backend& reference, LawCase one, LawMode mode) {
   const std::vector<std::string> choices = backend.implementations(one.spec);
-  if (choices.empty()) return compare(backend, reference, one, mode);
+  if (choices.empty()) return compared(backend, reference, one, mode);
   for (const std::string& name : choices) {
     one.options.implementation = name;
-    if (std::string wrong = compare(backend, reference, one, mode); !wrong.empty()) return name + ": " + wrong;
+    if (std::string wrong = compared(backend, reference, one, mode); !wrong.empty()) return name + ": " + wrong;
   }
   return "";
+}
+
+// After a kernel has accessed memory that it does not have, every call to its device fails.
+bool is_lost(Backend& backend) {
+  DeviceMemory* const memory = backend.device_memory();
+  if (memory == nullptr) return false;
+  try {
+    float value = 0;
+    const auto block = memory->allocate(sizeof value);
+    copy_and_wait(*memory, block.get(), &value, sizeof value);
+  } catch (const std::exception&) {
+    return true;
+  }
+  return false;
 }
 
 // A convolution with small integers in every operand, and in x one NaN.
@@ -427,12 +450,7 @@ std::string nan_law(Backend& backend, std::vector<Formula> epilogues) {
         if (choices.empty()) choices = {""};
         for (const std::string& name : choices) {
           one.options.implementation = name;
-          std::string wrong;
-          try {
-            wrong = compare(backend, *reference, one, LawMode::exact);
-          } catch (const std::exception& error) {
-            wrong = error.what();
-          }
+          const std::string wrong = compared(backend, *reference, one, LawMode::exact);
           if (!wrong.empty() && failed.insert(name).second) failures += "\n" + name + ": " + describe(one) + ": " + wrong;
         }
       }
@@ -448,14 +466,12 @@ std::string backend_law(Backend& backend, std::uint64_t seed, int cases, LawMode
     LawCase one = law_case(seed, number, mode);
     if (dtype == DType::f64) one.spec = in_f64(one.spec);
     if (dtype == DType::bf16) store_in_bf16(one, number);
-    std::string wrong;
-    try {
-      wrong = compare_all(backend, *reference, one, mode);
-    } catch (const std::exception& error) {
-      wrong = error.what();
-    }
-    if (!wrong.empty() && failed++ < kShown)
+    const std::string wrong = compare_all(backend, *reference, one, mode);
+    if (wrong.empty()) continue;
+    const bool lost = is_lost(backend);
+    if (failed++ < kShown || lost)
       failures += "\nseed " + std::to_string(seed) + " case " + std::to_string(number) + ": " + describe(one) + ": " + wrong;
+    if (lost) return failures + "\nthe device is lost since this case: " + std::to_string(cases - number - 1) + " cases not run";
   }
   return failed == 0 ? "" : std::to_string(failed) + " of " + std::to_string(cases) + " cases break the law" + failures;
 }
