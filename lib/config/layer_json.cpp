@@ -123,11 +123,6 @@ void read_range(Reader& r, const Json& j, LayerSpec& layer) {
 
 using LayerField = Field<LayerSpec>;
 
-WeightOptions& weight_of(LayerSpec& l) {
-  if (!l.arguments.weight) l.arguments.weight = WeightOptions{};
-  return *l.arguments.weight;
-}
-
 const std::map<std::string, LayerField>& layer_fields() {
   auto names = [](std::vector<std::string> LayerSpec::*member) {
     return [member](Reader& r, const Json& j, LayerSpec& l) { read_names(r, j, l.*member); };
@@ -197,18 +192,20 @@ const std::map<std::string, LayerField>& layer_fields() {
                                   zeros("after", "zeros put after the last element", &LayerSpec::after),
                                   boolean_field("bias", "whether it adds a bias", &LayerSpec::bias),
                                   {"weight", "the layer whose weight it shares; default: its own weight", "layer name", false,
-                                   [](Reader&r, const Json&j, LayerSpec&l) { r.layer_name(j, weight_of(l).layer); }},
+                                   [](Reader&r, const Json&j, LayerSpec&l) { r.layer_name(j, l.arguments.weight.layer); }},
                                   {"initial", "initial values of its weight", "text", false,
                                    [](Reader&r, const Json&j, LayerSpec&l) {
                                      std::string word;
                                      if (!r.text(j, word, kInitialWeights)) return;
                                      const auto which =
                                          std::find(kInitialWeights.begin(), kInitialWeights.end(), word) - kInitialWeights.begin();
-                                     weight_of(l).initial = static_cast<InitialWeights>(which);
+                                     l.arguments.weight.initial = static_cast<InitialWeights>(which);
                                    },
                                    schema_of_words(kInitialWeights)},
                                   {"deviation", "standard deviation of normal initial values", "number", false,
-                                   [](Reader&r, const Json&j, LayerSpec&l) { r.number(j, weight_of(l).deviation, 1e-300, 1e300); }},
+                                   [](Reader&r, const Json&j, LayerSpec&l) {
+                                     r.number(j, l.arguments.weight.deviation, 1e-300, 1e300);
+                                   }},
                                   LayerField{"activation", "elementwise function applied to its result", "text", false,
                                              [](Reader&r, const Json&j, LayerSpec&l) { read_activation(r, j, l.activation); },
                                              schema_of_words(activation_names()), LayerSpec{}.activation}})
@@ -406,13 +403,19 @@ LayerSpec read_layer(Reader& r, const Json& j) {
   bool good = false;
   r.in("op", [&] { good = r.text(*op, layer.op, known); });
   if (!good) return layer;
-  if (const LayerKind* kind = LayerKind::find(layer.op)) give_standards(kind->keys, layer.arguments);
+  if (const LayerKind* kind = LayerKind::find(layer.op)) {
+    give_standards(kind->keys, layer.arguments);
+    layer.arguments.weight = kind->form.weight.value_or(WeightOptions{});
+  }
   r.object(j, layer_table(layer.op), layer);
   if (const Json* deviation = j.find("deviation");
-      deviation != nullptr && layer.arguments.weight && layer.arguments.weight->initial != InitialWeights::normal)
+      deviation != nullptr && layer.arguments.weight.layer.empty() && layer.arguments.weight.initial != InitialWeights::normal)
     r.in("deviation", [&] {
       r.complain(*deviation, "this is the standard deviation of normal initial values; expected \"initial\": \"normal\" beside it");
     });
+  for (const char* key : {"initial", "deviation"})
+    if (const Json* given = j.find(key); given != nullptr && !layer.arguments.weight.layer.empty())
+      r.in(key, [&] { r.complain(*given, "the weight is that of \"" + layer.arguments.weight.layer + "\"; leave this out"); });
   if (const Json* from = j.find("from"); from != nullptr && !layer.from.empty()) {
     const auto* list = std::get_if<Json::Array>(&from->value);
     if (reads_several(layer.op) && (list == nullptr || list->size() < 2))

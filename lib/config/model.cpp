@@ -45,7 +45,7 @@ std::set<std::string> names_used(const ModelSpec& spec, bool tied) {
     const LayerSpec& layer = spec.layers[i];
     if (!used.contains(layer.name)) continue;
     for (const std::string& name : read_by(spec, i)) used.insert(name);
-    if (tied && layer.arguments.weight) used.insert(layer.arguments.weight->layer);
+    if (tied && !layer.arguments.weight.layer.empty()) used.insert(layer.arguments.weight.layer);
   }
   return used;
 }
@@ -58,12 +58,11 @@ class Builder {
       : spec_(spec), batch_(batch), complain_(complain), assumption_(assumption) {}
 
   Model run() {
-    const bool first = are_labels_read();
     for (const InputSpec& input : spec_.inputs)
-      if (first || input.name != spec_.loss.labels) add_input(input);
+      if (input.name != spec_.loss.labels) add_input(input);
     for (std::size_t i = 0; i < spec_.layers.size(); i++) add_layer(i);
     for (const InputSpec& input : spec_.inputs)  // labels may have sizes that result from windows, if all of these are known
-      if (!first && !failed_ && input.name == spec_.loss.labels) add_input(input);
+      if (!failed_ && input.name == spec_.loss.labels) add_input(input);
     const bool whole = !spec_.inputs.empty() && !spec_.layers.empty() && spec_.loss.whole();
     if (whole && tensors_.contains(spec_.layers.back().name) && (!are_labels_declared() || tensors_.contains(spec_.loss.labels))) {
       model_.logits = tensors_.at(spec_.layers.back().name);
@@ -104,12 +103,6 @@ class Builder {
     return std::any_of(spec_.inputs.begin(), spec_.inputs.end(),
                        [&](const InputSpec& input) { return input.name == spec_.loss.labels; });
   }
-  bool are_labels_read() const {
-    return std::any_of(spec_.layers.begin(), spec_.layers.end(), [&](const LayerSpec& l) {
-      return std::find(l.from.begin(), l.from.end(), spec_.loss.labels) != l.from.end();
-    });
-  }
-
   void add_input(const InputSpec& input) {
     std::vector<Dim> dims = input.dims;
     for (Dim& d : dims) {
@@ -207,7 +200,7 @@ class Builder {
   static Tensor apply(const LayerSpec& l, const std::vector<Tensor>& x) {
     if (x.empty()) return made_by(*LayerKind::find(l.op), l, x);
     const Tensor& in = x.front();
-    const WeightOptions weight = l.arguments.weight.value_or(WeightOptions{});
+    const WeightOptions& weight = l.arguments.weight;
     if (l.op == "conv2d") {
       if (l.in.size() > 1) throw UserError("conv2d contracts one dim; `in` names " + std::to_string(l.in.size()));
       return conv2d(in, {.in = l.in.empty() ? Dim{} : Dim{l.in[0], 0},

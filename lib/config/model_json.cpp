@@ -158,6 +158,12 @@ void check_names(Reader& r, const Json& j, ModelSpec& model) {
       l.good = false;
     }
     for (std::size_t k = 0; k < l.from.size(); k++) {
+      if (l.from[k] == labels && Reader::is_one_of(labels, earlier)) {
+        complain_below(
+            r, j, at + "/from/" + std::to_string(k),
+            "\"" + labels + "\" holds the labels, which only the loss may read: they are not known when the network predicts");
+        l.good = false;
+      }
       if (Reader::is_one_of(l.from[k], earlier)) continue;
       const bool own = l.from[k] == l.name, after = Reader::is_one_of(l.from[k], later);
       // If the inputs were refused, their names are not known.
@@ -219,6 +225,24 @@ Table<ZooSpec> zoo_table(VersionKey version) {
        Json(ZooChoice{}.width)}};
 }
 
+// Names in a zoo model's file that its network has itself.
+void complain_of_names(Reader& r, const Json& j, const ZooSpec& zoo, const ModelSpec& model) {
+  const InputSpec& input = zoo.model.inputs.front();
+  const std::string at = "/inputs/" + pointer_token(input.name);
+  if (input.name == model.loss.labels)
+    return complain_below(r, j, at, "\"" + input.name + "\" is the name of the network's labels; rename this input");
+  std::vector<std::string> dims;
+  for (const LayerSpec& l : model.layers) {
+    if (l.name == input.name) return complain_below(r, j, at, "the network has a layer \"" + l.name + "\"; rename this input");
+    for (const Dim& d : l.out) dims.push_back(d.size > 0 ? d.name : "");
+    for (const auto& [key, made] : l.arguments.dims)
+      for (const Dim& d : made) dims.push_back(d.size > 0 ? d.name : "");
+  }
+  for (const Dim& d : input.dims)
+    if (Reader::is_one_of(d.name, dims))
+      complain_below(r, j, at + "/" + pointer_token(d.name), "the network has a dim \"" + d.name + "\" itself; rename this one");
+}
+
 ModelSpec read_zoo(Reader& r, const Json& j, VersionKey version) {
   ZooSpec zoo;
   const std::size_t before = r.complaints.list.size();
@@ -259,8 +283,12 @@ ModelSpec read_zoo(Reader& r, const Json& j, VersionKey version) {
   Complaints none;
   Reader inner{none};
   ModelSpec model;
-  if (inner.object(text, model_table(VersionKey::required), model)) check_names(inner, text, model);
-  check(none.empty(), "the zoo's networks can be read");
+  const bool whole = inner.object(text, model_table(VersionKey::required), model);
+  check(whole && none.empty(), "the zoo's networks can be read");
+  complain_of_names(r, j, zoo, model);
+  if (r.complaints.list.size() != before) return std::move(zoo.model);
+  check_names(inner, text, model);
+  check(none.empty(), "names of the zoo's networks are unlike each other");
   if (!zoo.model.name.empty()) model.name = zoo.model.name;
   return model;
 }

@@ -37,19 +37,25 @@ std::shared_ptr<GraphNodes> GraphNodes::graph_of(const std::vector<Tensor>& tens
   return tensors.front().nodes_;
 }
 
-void GraphNodes::declare(const Dim& dim) {
-  if (!is_name(dim.name))
-    throw UserError("\"" + dim.name + "\" is not a valid dim name: letters, digits, _ and -, a letter or _ first");
-  if (dim.size < 1) throw UserError("dim \"" + dim.name + "\" has the size " + std::to_string(dim.size) + "; expected at least 1");
-  auto [here, fresh] = sizes.emplace(dim.name, dim.size);
-  if (!fresh && here->second != dim.size)
-    throw UserError("dim \"" + dim.name + "\" has the size " + std::to_string(dim.size) + " here but " +
-                    std::to_string(here->second) + " where it first appears; a dimension has one size, give this one another name");
+void GraphNodes::declare(const std::vector<Dim>& dims) {
+  std::map<std::string, Index> fresh;
+  for (const Dim& dim : dims) {
+    if (!is_name(dim.name))
+      throw UserError("\"" + dim.name + "\" is not a valid dim name: letters, digits, _ and -, a letter or _ first");
+    if (dim.size < 1)
+      throw UserError("dim \"" + dim.name + "\" has the size " + std::to_string(dim.size) + "; expected at least 1");
+    const auto known = sizes.find(dim.name);
+    const Index size = known != sizes.end() ? known->second : fresh.emplace(dim.name, dim.size).first->second;
+    if (size != dim.size)
+      throw UserError("dim \"" + dim.name + "\" has the size " + std::to_string(dim.size) + " here but " + std::to_string(size) +
+                      " where it first appears; a dimension has one size, give this one another name");
+  }
+  sizes.merge(fresh);
 }
 
-void GraphNodes::claim(const std::string& name) {
+void GraphNodes::check_free(const std::string& name) const {
   if (!is_layer_name(name)) throw UserError("\"" + name + "\" is not a valid name: letters, digits, _ and -, a letter or _ first");
-  if (!names.insert(name).second) throw UserError("two layers or inputs are called \"" + name + "\"");
+  if (names.contains(name)) throw UserError("two layers or inputs are called \"" + name + "\"");
 }
 
 Tensor GraphNodes::add(const std::string& kind, const std::string& wanted, std::shared_ptr<const Op> op,
@@ -58,11 +64,12 @@ Tensor GraphNodes::add(const std::string& kind, const std::string& wanted, std::
     if (inputs[i].dtype() == DType::i32 && static_cast<int>(i) != op->label_input() && !op->reads_numbers())
       throw UserError("\"" + inputs[i].name() + "\" holds integers (i32), which " + kind +
                       " does not read; read them with an embedding");
-  positions++;
   Node n;
   n.id = static_cast<int>(nodes.size());
-  n.name = wanted.empty() ? kind + "_" + std::to_string(positions) : wanted;
-  claim(n.name);
+  n.name = wanted.empty() ? kind + "_" + std::to_string(positions + 1) : wanted;
+  check_free(n.name);
+  positions++;
+  names.insert(n.name);
   n.layer = n.name;
   n.op = std::move(op);
   for (const Tensor& t : inputs) n.inputs.push_back(t.id_);
@@ -75,13 +82,14 @@ Tensor GraphNodes::add(const std::string& kind, const std::string& wanted, std::
 Tensor GraphNodes::add_input(const std::string& name, const Shape& shape, DType dtype) {
   if (dtype != DType::f32 && dtype != DType::i32)
     throw UserError("input \"" + name + "\": an input is f32 (f64 in a plan of that) or i32, not " + to_string(dtype));
-  claim(name);
-  for (const Dim& d : shape.dims()) {
-    // With a size that windows gave it, as for labels of what windows made.
-    const bool made = std::any_of(nodes.begin(), nodes.end(),
-                                  [&](const Node& n) { return n.shape.has(d.name) && n.shape.size_of(d.name) == d.size; });
-    if (!made) declare(d);
-  }
+  check_free(name);
+  std::vector<Dim> dims = shape.dims();
+  std::erase_if(dims, [&](const Dim& d) {  // with a size that windows gave it, as for labels of what windows made
+    return std::any_of(nodes.begin(), nodes.end(),
+                       [&](const Node& n) { return n.shape.has(d.name) && n.shape.size_of(d.name) == d.size; });
+  });
+  declare(dims);
+  names.insert(name);
   Node n;
   n.id = static_cast<int>(nodes.size());
   n.name = name;
@@ -91,15 +99,23 @@ Tensor GraphNodes::add_input(const std::string& name, const Shape& shape, DType 
   return Tensor(shared_from_this(), static_cast<int>(nodes.size()) - 1);
 }
 
-void GraphNodes::check_weight(const WeightOptions& weight) const {
-  if (weight.initial == InitialWeights::normal)
-    require_within("the deviation of initial weights", weight.deviation, {.least = 0, .most = 1e300, .above = true});
-  if (weight.layer.empty()) return;
+WeightOptions GraphNodes::weight_of(const WeightOptions& wanted) const {
+  if (wanted.layer.empty()) {
+    if (wanted.initial == InitialWeights::normal)
+      require_within("the deviation of initial weights", wanted.deviation, {.least = 0, .most = 1e300, .above = true});
+    return wanted;
+  }
   std::vector<std::string> known;
-  for (const Node& n : nodes)
-    if (n.op && n.op->has_weight()) known.push_back(n.layer);
-  if (std::find(known.begin(), known.end(), weight.layer) == known.end())
-    throw UserError("there is no layer \"" + weight.layer + "\" with a weight above" + did_you_mean(weight.layer, known));
+  for (const Node& n : nodes) {
+    const WeightOptions* its = n.op ? n.op->weight() : nullptr;
+    if (its == nullptr) continue;
+    known.push_back(n.layer);
+    if (n.layer != wanted.layer) continue;
+    WeightOptions owned = *its;
+    if (owned.layer.empty()) owned.layer = n.layer;
+    return owned;
+  }
+  throw UserError("there is no layer \"" + wanted.layer + "\" with a weight above" + did_you_mean(wanted.layer, known));
 }
 
 void GraphNodes::rename(int node, const std::string& name) {

@@ -21,7 +21,7 @@ struct LayerArguments {
   std::map<std::string, Padding> paddings{};
   std::map<std::string, std::vector<std::string>> names{};  // empty: not written
   std::map<std::string, std::vector<Dim>> dims{};           // size 0: a dim that was declared before
-  std::optional<WeightOptions> weight{};                    // if one of the weight's keys is given
+  WeightOptions weight{};                                   // of an op that has the weight's keys
   Graph* graph = nullptr;
   const Tensor& in() const { return x.front(); }
 };
@@ -40,9 +40,9 @@ struct LayerKey {
 
 // At namespace scope in an op's file: makes the op known to model files.
 struct LayerForm {
-  bool weight = false;     // whether it has the keys weight, initial, deviation
-  std::string optional{};  // key of an optional further input; empty: there is none
-  bool reshapes = false;   // its output has other dims or sizes than its input
+  std::optional<WeightOptions> weight{};  // standard of its keys weight, initial, deviation; not given: it has no such keys
+  std::string optional{};                 // key of an optional further input; empty: there is none
+  bool reshapes = false;                  // its output has other dims or sizes than its input
 };
 struct LayerKind {
   LayerKind(const std::string& name, int reads, std::vector<LayerKey> keys, std::function<Tensor(const LayerArguments&)> build,

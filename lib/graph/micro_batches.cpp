@@ -55,7 +55,7 @@ void read_all(Passes& passes, Pass& pass, const std::string& batch, Index parts)
   check(pass.reads.size() == 1, "what counts labels reads labels alone");
   const int label = pass.reads.front().tensor;
   StepTensor all = at(passes.tensors, label);
-  all.name += ".all";
+  all.name = "all of " + all.name;  // as no layer or input can be called
   all.fed_from = label;
   int here = passes.find(all.name);
   if (here < 0) {

@@ -23,9 +23,9 @@ class Op {
  public:
   virtual ~Op() = default;
   virtual bool has_parameters() const { return false; }
-  virtual bool has_weight() const { return has_parameters(); }  // whether it has a weight that other layers may share
-  virtual int label_input() const { return -1; }                // which of its inputs holds labels; -1: none
-  virtual bool reads_numbers() const { return false; }          // whether it reads whole numbers besides labels
+  virtual const WeightOptions* weight() const { return nullptr; }  // of a weight that other layers may share; null: it has none
+  virtual int label_input() const { return -1; }                   // which of its inputs holds labels; -1: none
+  virtual bool reads_numbers() const { return false; }             // whether it reads whole numbers besides labels
   // Elements of its output with this label are 0 and do not count in a mean.
   virtual std::optional<Index> ignored() const { return {}; }
   virtual void forward(Lowering& to, const Node& node) const = 0;
@@ -54,15 +54,18 @@ struct GraphNodes : std::enable_shared_from_this<GraphNodes> {
   std::string batch() const;                           // the first dim of the first input; empty: there is none
   // The dim that counts the tensor's samples; its first dim if it does not have that dim.
   static Dim samples_of(const Tensor& t);
-  // Declares a dim that an op or an input makes. UserError: another size under this name.
-  void declare(const Dim& dim);
+  // Declares dims that an op or an input makes: all of them or, with a UserError, none. UserError: another size under this name.
+  void declare(const Dim& dim) { declare(std::vector<Dim>{dim}); }
+  void declare(const std::vector<Dim>& dims);
   // Adds one op call; its name is `wanted` or `<kind>_<position>`.
   Tensor add(const std::string& kind, const std::string& wanted, std::shared_ptr<const Op> op, const std::vector<Tensor>& inputs,
              Shape shape, DType dtype = DType::f32);
   Tensor add_input(const std::string& name, const Shape& shape, DType dtype);
-  void check_weight(const WeightOptions& weight) const;  // UserError: no such layer has a weight
+  // With the layer to which a shared weight belongs, and its initial values: a layer may name one that shares its weight itself.
+  // UserError: no such layer has a weight.
+  WeightOptions weight_of(const WeightOptions& wanted) const;
   void rename(int node, const std::string& name);
-  void claim(const std::string& name);  // UserError: a taken name, or not a valid name
+  void check_free(const std::string& name) const;  // UserError: a taken name, or not a valid name
 };
 
 // Whether Decay::weights applies to a parameter: not a bias, not a norm's.

@@ -82,7 +82,10 @@ Step training(const std::vector<Tensor>& losses, const Optimizer& optimizer, con
   for (const Tensor& t : losses) out.outputs.push_back(out.find(t.name()));
   if (out.parameters.size() == out.statistics.size())
     throw UserError("\"" + losses.front().name() + "\" does not depend on any parameter: there is nothing to train");
-  for (int p : out.parameters) out.parameter_gradients.push_back(out.find("gradient of " + at(out.tensors, p).name));
+  std::vector<int> gradients(out.tensors.size(), -1);
+  for (std::size_t t = 0; t < out.tensors.size(); t++)
+    if (out.tensors[t].role == TensorRole::parameter_gradient) at(gradients, out.tensors[t].of) = static_cast<int>(t);
+  for (int p : out.parameters) out.parameter_gradients.push_back(at(gradients, p));
   check(std::find(out.parameter_gradients.begin(), out.parameter_gradients.end(), -1) == out.parameter_gradients.end(),
         "every parameter that the loss depends on has a gradient");
   UpdateScalars scalars{optimizer.learning_rate, options.schedule, options.clip_norm, options.average};

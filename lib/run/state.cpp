@@ -19,12 +19,19 @@ namespace motley {
 
 namespace {
 
-// Elements contracted per output, in the pass that reads the layer's weight. For a transposed convolution those of its convolution,
-// as in PyTorch.
+// Whether a pass reads this parameter, or a copy of it in bf16, as its weight.
+bool reads_weight(const Passes& passes, const Pass& p, int parameter) {
+  if (p.reads.size() < 2) return false;
+  const int weight = p.reads[1].tensor;
+  return weight == parameter || at(passes.tensors, weight).of == parameter;
+}
+
+// Elements contracted per output, in a pass of the parameter's layer, or of another one that shares its weight where the step does
+// not compute the layer itself. For a transposed convolution those of its convolution, as in PyTorch.
 Index fan_in(const Passes& passes, int parameter) {
   const std::string& layer = at(passes.tensors, parameter).layer;
   for (const Pass& p : passes.passes) {
-    if (p.layer != layer || p.kind == PassKind::backward_filter) continue;
+    if (p.kind == PassKind::backward_filter || (p.layer != layer && !reads_weight(passes, p, parameter))) continue;
     if (p.op == KernelOp::conv2d) {
       const Shape& weight = at(passes.tensors, p.reads[1].tensor).shape;
       return weight.elements() / weight[0].size;

@@ -287,6 +287,23 @@ TEST_CASE("map: pointwise ops and their gradients at known points") {
   CHECK(gradient("elu", {-0.5, 0, 1}) == Image{1, 2, 2});
 }
 
+TEST_CASE("map: pointwise ops and their gradients are finite for every number, and 0 where they end") {
+  const Image x{-1e38, -1e20, -1e10, -100, 100, 1e10, 1e20, 1e38};
+  const auto length = static_cast<Index>(x.size());
+  for (const std::string& op : Pointwise::names()) {
+    INFO(op);
+    const Image y = run(map_of(forward_of(op), {length}, {{1}, {1}}), {x});
+    const Image g =
+        run(map_of(gradient_of(op), {length}, {{1}, {1}, {1}}), {Image(x.size(), 1.0), Pointwise::find(op)->from_y() ? y : x});
+    for (std::size_t i = 0; i < x.size(); i++) CHECK((std::isfinite(y[i]) && std::isfinite(g[i])));
+    if (op != "silu" && op != "gelu" && op != "gelu_tanh") continue;
+    for (std::size_t i = 0; i < x.size(); i++) {
+      CHECK(y[i] == Approx(x[i] < 0 ? 0 : x[i]));
+      CHECK(g[i] == (x[i] < 0 ? 0 : 1));
+    }
+  }
+}
+
 TEST_CASE("map: softmax's parts by hand") {
   // two rows of three classes, this slice holds classes 4, 5, 6
   const Image l{0, std::log(2.0), std::log(5.0), 0, 0, 0};
@@ -310,6 +327,10 @@ TEST_CASE("map: softmax's parts by hand") {
   const Image loss = run(part("forward", {2}, {{1}, {1}, {1}, {1}}, -1), {{0, 0}, {6, 3}, h});
   CHECK(loss[0] == Approx(std::log(4.0)));
   CHECK(loss[1] == Approx(std::log(4.0)));
+  KernelSpec in_f32 = part("forward", {2}, {{1}, {1}, {1}, {1}}, -1);
+  for (MapOperand& operand : in_f32.operands) operand.dtype = DType::f32;
+  const Image offset = run(in_f32, {{1e4, 1e6}, {3, 3}, {1e4, 1e6}});  // the logits' common part cancels before it rounds the loss
+  for (const double one : offset) CHECK(one == Approx(std::log(4.0)).epsilon(1e-6));
   const KernelSpec gradient = part("backward_data", {2, 3}, {{3, 1}, {1, 0}, {1, 0}, {1, 0}, {1, 0}, {0, 0}, {3, 1}}, 4);
   const Image dl = run(gradient, {l, {0, 0}, {6, 3}, h, {5, 9}, {24}});
   const double expected[] = {3, 6 - 24, 15, 6, 6, 6};

@@ -899,6 +899,47 @@ TEST_CASE("a weight that cannot be shared is complained about once") {
           Lines{"parts/model.json: /layers/3: there is no layer \"" + last + "\" with a weight above (known: first)"});
 }
 
+TEST_CASE("a shared weight has no initial values of its own, and a layer's standard values are those of its op") {
+  const auto said_with = [](const std::string& first, const std::string& second) {
+    return without_places(said_of_model(R"({ "version": 1, "inputs": { "x": { "dtype": "i32", "batch": 4, "n": 3 } },
+  "layers": [ { "op": "embedding", "name": "e", "rows": { "v": 9 }, "out": { "f": 6 })" +
+                                        first + R"( },
+    { "op": "dense", "in": "f", "out": { "v_out": 9 })" +
+                                        second + R"( } ],
+  "loss": { "op": "softmax_cross_entropy", "over": "v_out" } })"));
+  };
+  CHECK(said_with(R"(, "deviation": 0.02)", "") == Lines{"fine"});
+  CHECK(said_with("", R"(, "deviation": 0.02)") ==
+        Lines{"m.json: /layers/1/deviation: this is the standard deviation of normal initial values; expected \"initial\": "
+              "\"normal\" beside it"});
+  CHECK(said_with("", R"(, "weight": "e", "initial": "zeros")").at(0) ==
+        "m.json: /layers/1/initial: the weight is that of \"e\"; leave this out");
+}
+
+TEST_CASE("only the loss reads the labels") {
+  CHECK(without_places(said_of_model(R"({ "version": 1,
+  "inputs": { "x": { "batch": 4, "classes": 3 }, "label": { "dtype": "i32", "batch": 4 } },
+  "layers": [ { "op": "embedding", "rows": { "v": 3 }, "out": { "classes_of": 3 }, "from": "label" },
+              { "op": "rename", "in": "classes_of", "out": "classes" }, { "op": "add", "from": ["rename_2", "x"] } ],
+  "loss": { "op": "softmax_cross_entropy", "over": "classes" } })")) ==
+        Lines{"m.json: /layers/0/from: \"label\" holds the labels, which only the loss may read: they are not known when the "
+              "network predicts"});
+}
+
+TEST_CASE("names that a network of the zoo has itself are refused where they are given") {
+  const auto said_with = [](const std::string& zoo, const std::string& inputs) {
+    return without_places(said_of_model(R"({ "version": 1, "zoo": ")" + zoo + R"(", "inputs": { )" + inputs + " } }"));
+  };
+  const std::string image = R"({ "batch": 2, "channels": 1, "rows": 32, "cols": 32 })";
+  CHECK(said_with("lenet5", "\"image\": " + image) == Lines{"fine"});
+  CHECK(said_with("lenet5", "\"label\": " + image) ==
+        Lines{"m.json: /inputs/label: \"label\" is the name of the network's labels; rename this input"});
+  CHECK(said_with("lenet5", "\"conv1\": " + image) ==
+        Lines{"m.json: /inputs/conv1: the network has a layer \"conv1\"; rename this input"});
+  CHECK(said_with("gpt", R"("tokens": { "dtype": "i32", "batch": 2, "context": 16 })") ==
+        Lines{"m.json: /inputs/tokens/context: the network has a dim \"context\" itself; rename this one"});
+}
+
 TEST_CASE("local statistics of one value on a device are refused where the parts are given") {
   const auto said_with = [](const std::string& parts, const std::string& train, const std::string& keep = "") {
     const Files files;

@@ -857,3 +857,46 @@ TEST_CASE("several losses of a deep network with many paths, one made of another
   CHECK_NOTHROW(training(std::vector<Tensor>{first, second}, Sgd{}));
   CHECK_THROWS_WITH(training(std::vector<Tensor>{first, add(first, second)}, Sgd{}), Catch::Contains("depends on the loss"));
 }
+
+TEST_CASE("a weight shared through another layer is the first layer's, with its initial values, also where that layer is not used",
+          "[train]") {
+  const Dim batch{"batch", 4}, f{"f", 30}, g{"g", 30};
+  const auto start = [&](bool used, const WeightOptions& of, DType storage) {
+    Graph graph;
+    const Tensor x = graph.input("x", {batch, f});
+    const Tensor a = dense(x, {.out = {g}, .bias = false, .weight = of, .name = "A"});
+    const Tensor b = dense(x, {.out = {g}, .bias = false, .weight = {.layer = "A"}, .name = "B"});
+    const Tensor c = dense(x, {.out = {g}, .bias = false, .weight = {.layer = "B"}, .name = "C"});
+    const Step step = training({mean(used ? add(a, add(b, c)) : c)}, Sgd{}, {.storage = storage});
+    const State state(balance(step, line_of(1), {}, {}), 0, 5);
+    CHECK(state.names() == std::vector<std::string>{"A.weight"});
+    return state.shard("A.weight").at(0).values;
+  };
+  for (const WeightOptions& of : {WeightOptions{}, WeightOptions{.initial = InitialWeights::normal, .deviation = 0.01},
+                                  WeightOptions{.initial = InitialWeights::ones}})
+    for (const DType storage : {DType::f32, DType::bf16}) CHECK(start(false, of, storage) == start(true, of, storage));
+}
+
+TEST_CASE("what a graph has refused leaves nothing in it", "[train]") {
+  Graph graph;
+  CHECK_THROWS_WITH(graph.input("x", {Dim{"f", 0}}), Catch::Contains("expected at least 1"));
+  CHECK_THROWS_WITH(graph.input("x", {Dim{"g", 3}, Dim{"g", 4}}), Catch::Contains("g"));
+  const Tensor x = graph.input("x", {Dim{"batch", 2}, Dim{"g", 5}});
+  CHECK_THROWS_WITH(dense(x, {.out = {{"o", 5}, {"g", 5}}}), Catch::Contains("a dim that the input has"));
+  CHECK_THROWS_WITH(relu(x, {"x"}), Catch::Contains("are called \"x\""));
+  CHECK(relu(x).name() == "relu_1");
+  CHECK(dense(x, {.out = {{"o", 6}}}).shape().size_of("o") == 6);
+}
+
+TEST_CASE("an input that is called like a copy of the labels is not taken for it", "[train]") {
+  Graph graph;
+  const Dim batch{"batch", 4}, in{"in", 3}, classes{"classes", 3};
+  const Tensor x = graph.input("x", {batch, in}), y = graph.input("y.0", {batch}, DType::i32),
+               other = graph.input("y.0.all", {batch}, DType::i32);
+  const auto loss = [&](const std::string& name, const Tensor& labels) {
+    return mean(softmax_cross_entropy(dense(x, {.out = {classes}, .name = name}), labels, classes, {.ignore_index = 1}));
+  };
+  const Step step = training({loss("a", y), loss("b", other)}, Sgd{}, {.accumulate = 2});
+  CHECK(step.passes().tensors.at(static_cast<std::size_t>(step.passes().find("y.0.all"))).fed_from == -1);
+  CHECK(step.passes().find("all of y.0") >= 0);
+}

@@ -27,7 +27,6 @@ class Attention final : public Op {
   Attention(Dim heads, Dim head, std::string over, bool causal, bool bias)
       : heads_(std::move(heads)), head_(std::move(head)), over_(std::move(over)), causal_(causal), bias_(bias) {}
   bool has_parameters() const override { return true; }
-  bool has_weight() const override { return false; }  // it has four weights: of queries, keys, values and the output
 
   void forward(Lowering& to, const Node& node) const override {
     const Parts t = parts(to, node);

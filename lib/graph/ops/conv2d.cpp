@@ -11,6 +11,7 @@ class Conv2d final : public Op {
  public:
   explicit Conv2d(Convolution form) : form_(std::move(form)) {}
   bool has_parameters() const override { return true; }
+  const WeightOptions* weight() const override { return &form_.weight; }
 
   void forward(Lowering& to, const Node& node) const override {
     const int x = to.value(node.inputs[0]), y = to.value(node);
@@ -37,6 +38,7 @@ Tensor conv2d(const Tensor& x, const Conv2dOptions& o) {
   auto graph = GraphNodes::graph_of({x});
   const Slides slides = slides_of(x, {o.over, o.window, o.stride, o.dilation, o.padding});
   const Channels channels = channels_of("conv2d", x, slides, o.in, o.out, o.groups);
+  const WeightOptions weight = graph->weight_of(o.weight);
   graph->declare(channels.out);
   std::vector<Dim> dims;
   for (const Dim& d : x.shape().dims())
@@ -44,8 +46,7 @@ Tensor conv2d(const Tensor& x, const Conv2dOptions& o) {
                    : d.name == slides[0].dim  ? Dim{d.name, slides[0].out}
                    : d.name == slides[1].dim  ? Dim{d.name, slides[1].out}
                                               : d);
-  graph->check_weight(o.weight);
-  const Convolution form{channels.in, channels.out, slides, o.groups, o.weight, o.bias};
+  const Convolution form{channels.in, channels.out, slides, o.groups, weight, o.bias};
   return graph->add("conv2d", o.name, std::make_shared<Conv2d>(form), {x}, Shape(dims));
 }
 

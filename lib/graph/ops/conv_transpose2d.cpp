@@ -14,6 +14,7 @@ class ConvTranspose2d final : public Op {
  public:
   explicit ConvTranspose2d(Convolution form) : form_(std::move(form)) {}
   bool has_parameters() const override { return true; }
+  const WeightOptions* weight() const override { return &form_.weight; }
 
   void forward(Lowering& to, const Node& node) const override {
     const int x = to.value(node.inputs[0]), y = to.value(node);
@@ -40,6 +41,7 @@ Tensor conv_transpose2d(const Tensor& x, const ConvTranspose2dOptions& o) {
   auto graph = GraphNodes::graph_of({x});
   const Slides slides = transposed_slides_of(x, {o.over, o.window, o.stride, o.dilation, o.padding}, o.output_padding);
   const Channels channels = channels_of("conv_transpose2d", x, slides, o.in, o.out, o.groups);
+  const WeightOptions weight = graph->weight_of(o.weight);
   graph->declare(channels.out);
   std::vector<Dim> dims;
   for (const Dim& d : x.shape().dims())
@@ -47,8 +49,7 @@ Tensor conv_transpose2d(const Tensor& x, const ConvTranspose2dOptions& o) {
                    : d.name == slides[0].dim  ? Dim{d.name, slides[0].in}
                    : d.name == slides[1].dim  ? Dim{d.name, slides[1].in}
                                               : d);
-  graph->check_weight(o.weight);
-  const Convolution form{channels.out, channels.in, slides, o.groups, o.weight, o.bias};
+  const Convolution form{channels.out, channels.in, slides, o.groups, weight, o.bias};
   return graph->add("conv_transpose2d", o.name, std::make_shared<ConvTranspose2d>(form), {x}, Shape(dims));
 }
 
@@ -85,9 +86,9 @@ static const LayerKind kKind(
                                        .output_padding = l.extents.at("output_padding"),
                                        .groups = static_cast<Index>(l.numbers.at("groups")),
                                        .bias = l.numbers.at("bias") != 0,
-                                       .weight = l.weight.value_or(WeightOptions{}),
+                                       .weight = l.weight,
                                        .name = l.name});
     },
-    {.weight = true, .reshapes = true});
+    {.weight = WeightOptions{}, .reshapes = true});
 
 }  // namespace motley

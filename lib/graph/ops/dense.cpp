@@ -14,6 +14,7 @@ class Dense final : public Op {
   Dense(std::vector<std::string> in, std::vector<Dim> out, WeightOptions weight, bool bias)
       : in_(std::move(in)), out_(std::move(out)), weight_(std::move(weight)), bias_(bias) {}
   bool has_parameters() const override { return true; }
+  const WeightOptions* weight() const override { return &weight_; }
 
   void forward(Lowering& to, const Node& node) const override {
     const Parts t = parts(to, node);
@@ -91,19 +92,18 @@ Tensor dense(const Tensor& x, const DenseOptions& o) {
                                       : i == 0;
     if (!kept) in.push_back(name);
   }
-  graph->check_weight(o.weight);
+  const WeightOptions weight = graph->weight_of(o.weight);
   if (in.empty()) throw UserError("dense has nothing to contract in \"" + x.name() + "\"");
   if (in.size() == x.shape().rank()) throw UserError("dense keeps no dim of \"" + x.name() + "\"; keep the batch at least");
-  for (const Dim& d : o.out) {
+  for (const Dim& d : o.out)
     if (x.shape().has(d.name)) throw UserError("`out` may not be a dim that the input has: \"" + d.name + "\"");
-    graph->declare(d);
-  }
+  graph->declare(o.out);
   std::vector<Dim> dims;
   for (const Dim& d : x.shape().dims()) {
     if (d.name == in.front()) dims.insert(dims.end(), o.out.begin(), o.out.end());
     if (std::find(in.begin(), in.end(), d.name) == in.end()) dims.push_back(d);
   }
-  return graph->add("dense", o.name, std::make_shared<Dense>(in, o.out, o.weight, o.bias), {x}, Shape(dims));
+  return graph->add("dense", o.name, std::make_shared<Dense>(in, o.out, weight, o.bias), {x}, Shape(dims));
 }
 
 }  // namespace motley

@@ -19,6 +19,7 @@ class Embedding final : public Op {
  public:
   Embedding(Dim rows, Dim out, WeightOptions weight) : shape_({std::move(rows), std::move(out)}), weight_(std::move(weight)) {}
   bool has_parameters() const override { return true; }
+  const WeightOptions* weight() const override { return &weight_; }
   bool reads_numbers() const override { return true; }
 
   void forward(Lowering& to, const Node& node) const override {
@@ -44,16 +45,15 @@ Tensor embedding(const Tensor& x, const EmbeddingOptions& o) {
     throw UserError("embedding reads integers from an input (\"dtype\": \"i32\"); \"" + x.name() + "\" is computed");
   if (x.dtype() != DType::i32)
     throw UserError("embedding reads integers: declare the input \"" + x.name() + "\" with \"dtype\": \"i32\"");
-  graph->check_weight(o.weight);
+  const WeightOptions weight = graph->weight_of(o.weight);
   std::vector<Dim> dims = x.shape().dims();
-  for (const Dim& d : {o.rows, o.out}) {
+  for (const Dim& d : {o.rows, o.out})
     if (x.shape().has(d.name))
       throw UserError("embedding adds the dim \"" + d.name + "\", which \"" + x.name() + "\" already has; give it another name");
-    graph->declare(d);
-  }
   if (o.rows.name == o.out.name) throw UserError("embedding: rows and features are two dims, both are \"" + o.rows.name + "\"");
+  graph->declare({o.rows, o.out});
   dims.push_back(o.out);
-  return graph->add("embedding", o.name, std::make_shared<Embedding>(o.rows, o.out, o.weight), {x}, Shape(dims));
+  return graph->add("embedding", o.name, std::make_shared<Embedding>(o.rows, o.out, weight), {x}, Shape(dims));
 }
 
 static const LayerKind kKind("embedding", 1,
@@ -62,9 +62,9 @@ static const LayerKind kKind("embedding", 1,
                              [](const LayerArguments& l) {
                                return embedding(l.in(), {.rows = l.dims.at("rows").front(),
                                                          .out = l.dims.at("out").front(),
-                                                         .weight = l.weight.value_or(EmbeddingOptions{}.weight),
+                                                         .weight = l.weight,
                                                          .name = l.name});
                              },
-                             {.weight = true, .reshapes = true});
+                             {.weight = EmbeddingOptions{}.weight, .reshapes = true});
 
 }  // namespace motley

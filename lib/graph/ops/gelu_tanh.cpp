@@ -8,7 +8,9 @@ namespace motley {
 
 static const Pointwise kOp("gelu_tanh", [](const Value& x) {
   constexpr double kFactor = 0.79788456080286535588;  // sqrt(2 / pi)
-  return 0.5 * x * (1.0 + tanh(kFactor * (x + 0.044715 * x * x * x)));
+  // From |x| = 10 on the tanh is -1 or 1 in any case; an infinite square would make its gradient 0 times infinity.
+  const Value square = select(x * x < 100.0, x * x, 100.0);
+  return 0.5 * x * (1.0 + tanh(kFactor * (x + 0.044715 * square * x)));
 });
 
 Tensor gelu_tanh(const Tensor& x, const NameOption& o) {

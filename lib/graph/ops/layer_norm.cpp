@@ -7,7 +7,8 @@ namespace motley {
 
 Tensor layer_norm(const Tensor& x, const LayerNormOptions& o) {
   NormForm form{.epsilon = o.epsilon};
-  for (const Dim& d : o.over) form.over.push_back(dim_of("layer_norm", x, d.name, "over").name);
+  check_dims("layer_norm", x, o.over, "over");
+  for (const Dim& d : o.over) form.over.push_back(d.name);
   if (form.over.empty() && x.shape().rank() > 0) form.over.push_back(x.shape().dims().back().name);
   form.affine = form.over;
   return normalised("layer_norm", x, form, o.name);

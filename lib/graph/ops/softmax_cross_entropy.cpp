@@ -36,7 +36,7 @@ Value counted(const Targets& t, int k, const Value& value) {
 
 Formula loss(const Targets& t) {  // m s h, d with smoothed labels, label with ignored ones
   const Value m = operand(0), s = operand(1), h = operand(2), label = exp(h - m);
-  Value each = select(s < label, log1p(s / label), log(label + s) + m - h);
+  Value each = select(s < label, log1p(s / label), log(label + s) + (m - h));
   if (t.smoothing > 0) each = each + t.smoothing * (h - m + operand(3));
   return formula({counted(t, t.smoothing > 0 ? 4 : 3, each)});
 }

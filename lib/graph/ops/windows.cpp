@@ -79,6 +79,8 @@ std::array<Dim, 2> dims_under(const Tensor& x, const std::array<Dim, 2>& named) 
   if (shape.rank() < 3 || shape.rank() > 4)
     throw UserError("\"" + x.name() + "\" has " + std::to_string(shape.rank()) +
                     " dims; pools take tensors of 3 or 4 dims, convolutions of 4");
+  for (const std::string& name : over)
+    require_within("the size of \"" + name + "\", which windows slide over,", shape.size_of(name), {.least = 1, .most = kMostSlid});
   return {shape[shape.position(over[0])], shape[shape.position(over[1])]};
 }
 

@@ -11,6 +11,7 @@ namespace motley {
 
 // The greatest window, stride, dilation, padding or scale: products of two, and with sizes of dims, stay below 2^63.
 inline constexpr Index kMostWindow = Index{1} << 20;
+inline constexpr Index kMostSlid = Index{1} << 40;  // the greatest dim that windows slide over
 
 struct SlideOptions {
   std::array<Dim, 2> over{};
