@@ -340,6 +340,46 @@ TEST_CASE("CPU backend: bf16 convolutions of wide images, with dilated windows a
             }
 }
 
+TEST_CASE("CPU backend: convolutions whose windows reach far beyond the image are exact") {
+  const auto backend = open_cpu(device(1)), reference = reference_backend();
+  const auto is_exact = [&](KernelSpec spec) {
+    const std::vector<Image> images = from_minus_5_to_5(spec);
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      spec.dtype = dtype;
+      INFO(summary(spec) << ", padded by " << spec.padding[2] << " and " << spec.padding[3]);
+      CHECK(result_of(*backend, spec, images) == result_of(*reference, spec, images));
+    }
+  };
+  KernelSpec spec;
+  spec.op = KernelOp::conv2d;
+  spec.x_format = spec.y_format = Format::channels_last;
+  for (const Index columns : {6, 7, 13, 30, 39})
+    for (const Index window : {5, 7, 9, 11})
+      for (const Index filters : {48, 64, 96})
+        for (const Index before : {Index{0}, window / 2}) {
+          const Index after = window / 2;
+          spec.roles = {1, 3, 5, columns, filters, 3, window, 5, columns + before + after - window + 1};
+          spec.padding = {1, 1, before, after};
+          if (spec.roles.q > 0) is_exact(spec);
+        }
+  spec.roles = {1, 3, 10, 7, 64, 9, 9, 10, 7};
+  spec.padding = {4, 4, 4, 4};
+  is_exact(spec);
+  spec.roles = {1, 2, 9, 13, 96, 2, 9, 9, 11};
+  spec.padding = {1, 0, 0, 6};
+  is_exact(spec);
+  spec.roles = {1, 16, 1, 30, 32, 2, 3, 1, 30};  // no window reads a row of x
+  spec.padding = {1, 1, 1, 1};
+  spec.dilation = {2, 1};
+  spec.bias = spec.accumulate = true;
+  is_exact(spec);
+  spec = {.op = KernelOp::conv2d, .pass = PassKind::backward_filter, .stride = {2, 2}, .dilation = {1, 3}};
+  spec.x_format = spec.y_format = Format::channels_last;
+  spec.roles = {2, 1, 15, 40, 64, 2, 9, 7, 29};
+  spec.padding = {0, 0, 21, 21};
+  is_exact(spec);
+}
+
 TEST_CASE("CPU backend law: sums of any number of operands") {
   for (const int threads : {1, 2}) CHECK(sums_law(*open_cpu(device(threads)), {1, 2, 3, 63, 64, 65, 130, 1000}) == "");
 }
