@@ -188,13 +188,16 @@ void check_map(const KernelSpec& spec) {
   }
   if (reads_position(spec.formula, -1))
     check(spec.origin.size() == spec.extents.size(), "a map that reads positions has an origin");
+  for (const Instruction& s : spec.formula.code)
+    check(s.op != Opcode::position || (s.a >= 0 && static_cast<std::size_t>(s.a) < spec.extents.size()),
+          "a map's formula reads positions along its extents");
   check(results == 1 || spec.combine == Combine::add || (spec.combine == Combine::set && spec.scale == 1),
         "a map with several results adds, or neither reduces nor scales");
   for (std::size_t d = 0; d < spec.extents.size(); d++)
     for (std::size_t k = 0; k < results; k++) {
-      const bool reduced = spec.operands[inputs + k].strides[d] == 0 && spec.extents[d] > 1;
-      check(!reduced || spec.combine != Combine::set, "set has no reduced index");
-      check(reduced == (spec.operands[inputs].strides[d] == 0 && spec.extents[d] > 1),
+      const bool reduced = spec.operands[inputs + k].strides[d] == 0;
+      check(!reduced || spec.extents[d] <= 1 || spec.combine != Combine::set, "set has no reduced index");
+      check(spec.extents[d] == 1 || reduced == (spec.operands[inputs].strides[d] == 0),
             "all results of a map reduce the same indices");
     }
 }

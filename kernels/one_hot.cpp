@@ -19,7 +19,7 @@ std::optional<OneHot> one_hot_of(const KernelSpec& spec) {
   if (position.op != Opcode::position || index.op != Opcode::integer) return {};
   const OneHot out{static_cast<std::size_t>(position.a), operand_at(spec, index.a), operand_at(spec, from.a)};
   const auto &t = spec.operands[out.index].strides, &result = spec.operands.back().strides;
-  if (t[out.extent] != 0 && spec.extents[out.extent] > 1) return {};
+  if (t[out.extent] != 0 && spec.extents[out.extent] != 1) return {};
   for (std::size_t i = 0; i < spec.extents.size() && result[out.extent] != 0; i++)
     if (t[i] != 0 && result[i] != 0 && spec.extents[i] > 1) return {};
   if (spec.operands[out.from].dtype == DType::bf16 || spec.operands.back().dtype == DType::bf16) return {};

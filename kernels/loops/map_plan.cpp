@@ -287,6 +287,7 @@ KernelSpec with_sum_inside(const KernelSpec& spec, const Loops& loops) {
   KernelSpec out = spec;
   out.formula = with_sum(f);
   out.summands = 1;
+  if (input_count(out) != input_count(spec)) return spec;  // it has an operand that no result needs
   const std::uint64_t shape = shape_of(out.formula).hash;
   const bool has_loop =
       loops.compiled(shape, false, 0, 0) != nullptr || assembled(plain_of(out.formula), shape, loops.simd, 0) != nullptr;

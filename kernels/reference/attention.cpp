@@ -45,14 +45,15 @@ void forward(const KernelSpec& spec, Operands operands, void* workspace) {
     for (Index i = 0; i < e.n; i++) {
       const Index keys = keys_of(spec, i);
       double most = -HUGE_VAL, sum = 0;
+      bool any = false;  // key that counts
       for (Index j = 0; j < keys; j++)
-        if (head.counts(j)) most = std::max(most, weights[j] = head.score(i, j));
+        if (head.counts(j)) any = true, most = std::max(most, weights[j] = head.score(i, j));
       for (Index j = 0; j < keys; j++) sum += weights[j] = head.counts(j) ? std::exp(weights[j] - most) : 0;
-      if (lse != nullptr) lse[g * e.n + i] = static_cast<T>(sum > 0 ? most + std::log(sum) : kNoKey);
+      if (lse != nullptr) lse[g * e.n + i] = static_cast<T>(any ? most + std::log(sum) : kNoKey);
       for (Index c = 0; c < e.c && y != nullptr; c++) {
         double out = 0;
         for (Index j = 0; j < keys; j++) out += weights[j] * static_cast<double>(v[j * head.step + c]);
-        y[head_begin(spec, g, e.n) + i * head.step + c] = static_cast<T>(sum > 0 ? out / sum : 0);
+        y[head_begin(spec, g, e.n) + i * head.step + c] = static_cast<T>(any ? out / sum : 0);
       }
     }
   }

@@ -486,6 +486,41 @@ TEST_CASE("CPU backend: depthwise convolutions are exact, and by our own loops t
   CHECK(own >= (device(1).library == "eigen" ? 81 : 27));
 }
 
+TEST_CASE("attention: a mask does not hide a query that is not finite") {
+  KernelSpec spec;
+  spec.op = KernelOp::attention;
+  spec.roles = {.n = 2, .c = 2, .f = 3, .g = 1};
+  spec.made = kMakesOutput | kMakesLogSum;
+  for (const DType dtype : {DType::f32, DType::f64})
+    for (const Index masks : {0, 1})
+      for (const double value : {std::nan(""), -HUGE_VAL}) {
+        spec.dtype = dtype;
+        spec.share = masks;
+        std::vector<Image> images{{value, 1, 1, 1}, {1, 2, 3, 4, 5, 6}, {1, 2, 3, 4, 5, 6}};
+        if (masks == 1) images.push_back({1, 1, 0});
+        images.resize(images.size() + 2);
+        for (const auto& backend : {dtype == DType::f32 ? open_cpu(device(1)) : f64_backend(), reference_backend()}) {
+          INFO(summary(spec) << " of " << value << " by " << backend->compile(spec)->implementation());
+          const std::vector<Image> all = run_kernel(*backend, spec, images);
+          const Image &y = all[all.size() - 2], &lse = all.back();
+          CHECK((std::isnan(y[0]) && std::isnan(y[1]) && std::isnan(lse[0])));
+          CHECK((std::isfinite(y[2]) && std::isfinite(y[3]) && std::isfinite(lse[1]) && lse[1] != kNoKey));
+        }
+      }
+}
+
+TEST_CASE("CPU backend: a sum of two whose formula does not need one of its operands") {
+  const auto backend = open_cpu(device(1));
+  KernelSpec spec;
+  spec.op = KernelOp::map;
+  spec.summands = 2;
+  spec.extents = {4};
+  spec.formula = formula_from("operand 0; operand 1; constant 2; mul 0 2 -> 3");
+  spec.operands.assign(4, {DType::f32, {1}});
+  CHECK(run_kernel(*backend, spec, {{1, 2, 3, 4}, {10, 20, 30, 40}, {5, 5, 5, 5}, {}}) ==
+        std::vector<Image>{{1, 2, 3, 4}, {10, 20, 30, 40}, {5, 5, 5, 5}, {22, 44, 66, 88}});
+}
+
 TEST_CASE("CPU backend: attention has no memory for all scores, and the same bits for any number of threads") {
   const auto one = open_cpu(device(1)), three = open_cpu(device(3));
   for (const PassKind pass : {PassKind::forward, PassKind::backward_data}) {

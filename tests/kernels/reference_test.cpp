@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "graph/optimizers.h"
+#include "kernels/one_hot.h"
 #include "kernels/operands.h"
 #include "tests/support/formulas.h"
 #include "tests/support/kernel_runner.h"
@@ -187,6 +188,20 @@ TEST_CASE("attention by hand: equal scores, later keys, keys that the mask leave
   CHECK(both({q, k, v}) == std::vector<Image>{{0, 3, 4.5}, {kNoKey, 0, std::log(2)}});
   spec.share = 1;
   CHECK(both({q, k, v, {0, 1, 1}}) == std::vector<Image>{{0, 0, 6}, {kNoKey, kNoKey, 0}});
+}
+
+TEST_CASE("a one-hot map over no rows reads none of the indices that it has for each row") {
+  KernelSpec spec;
+  spec.op = KernelOp::map;
+  spec.combine = Combine::add;
+  spec.origin = {0, 0};
+  spec.formula = formula({select(matches(position(1), integer(0)), operand(1), 0.0)});
+  spec.operands = {{DType::i32, {1, 1}}, {DType::f32, {1, 0}}, {DType::f32, {1, 0}}};
+  spec.extents = {5, 1};
+  CHECK(one_hot_of(spec));
+  spec.extents = {5, 0};
+  CHECK(!one_hot_of(spec));
+  CHECK(run(spec, {{}, {1, 1, 1, 1, 1}}) == Image(5, 0));
 }
 
 TEST_CASE("extents of 0") {
