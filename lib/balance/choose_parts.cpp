@@ -270,28 +270,33 @@ class Chooser {
     }
   }
   void chains(const PlanData& start, Trial& best) const {
-    std::vector<RankSet> sets{all_};
-    if (const RankSet now = working(best.of.parts); now != all_) sets.push_back(now);
-    for (const RankSet& ranks : sets)
-      for (int per = -1; per < (mesh_.axes().size() > 1 ? static_cast<int>(mesh_.axes().size()) : 0); per++) {
-        Trial last{{}, start, kNever};
-        for (int link = 0; link < kLinks; link++) {
-          Proposal next = balanced(last.plan, ranks, per);
-          if (next.parts == last.of.parts) break;
-          last = trials_.quick(std::move(next), last.plan);
-          if (std::isinf(last.seconds)) break;
-          if (last.of.parts != best.of.parts && last.seconds < kWorthImproving * best.seconds)
-            take(trials_.improved(Proposal(last.of)), best, kGain);
-        }
+    for (const auto& [ranks, per] : ways(best.of.parts)) {
+      Trial last{{}, start, kNever};
+      for (int link = 0; link < kLinks; link++) {
+        Proposal next = balanced(last.plan, ranks, per);
+        if (next.parts == last.of.parts) break;
+        last = trials_.quick(std::move(next), last.plan);
+        if (std::isinf(last.seconds)) break;
+        if (last.of.parts != best.of.parts && last.seconds < kWorthImproving * best.seconds)
+          take(trials_.improved(Proposal(last.of)), best, kGain);
       }
+    }
+  }
+  // Tables for all ranks and, if fewer compute now, for these; with lists that are the same along all axes (-1), or differ along
+  // one.
+  std::vector<std::pair<RankSet, int>> ways(const Assignment& now) const {
+    std::vector<std::pair<RankSet, int>> out;
+    const int axes = mesh_.axes().size() > 1 ? static_cast<int>(mesh_.axes().size()) : 0;
+    for (int per = -1; per < axes; per++) out.emplace_back(all_, per);
+    if (const RankSet some = working(now); some != all_)
+      for (int per = -1; per < axes; per++) out.emplace_back(some, per);
+    return out;
   }
 
   // One variable gets other parts: balanced, by speed, even, or everything for one part; the others stay.
   std::vector<Proposal> one_changed(const Trial& best) const {
     std::vector<Proposal> out, tables;
-    for (const RankSet& ranks : {all_, working(best.of.parts)})
-      for (int per = -1; per < (mesh_.axes().size() > 1 ? static_cast<int>(mesh_.axes().size()) : 0); per++)
-        tables.push_back(balanced(best.plan, ranks, per));
+    for (const auto& [ranks, per] : ways(best.of.parts)) tables.push_back(balanced(best.plan, ranks, per));
     for (std::size_t i = 0; i < variables_.size(); i++) {
       if (!trials_.is_free(i)) continue;
       const Variable& v = variables_[i];
