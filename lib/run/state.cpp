@@ -26,12 +26,15 @@ bool reads_weight(const Passes& passes, const Pass& p, int parameter) {
   return weight == parameter || at(passes.tensors, weight).of == parameter;
 }
 
-// Elements contracted per output, in a pass of the parameter's layer, or of another one that shares its weight where the step does
-// not compute the layer itself. For a transposed convolution those of its convolution, as in PyTorch.
+// Elements contracted per output, in a pass of the parameter's layer, or, where the step does not compute that layer, of one that
+// shares its weight. For a transposed convolution those of its convolution, as in PyTorch.
 Index fan_in(const Passes& passes, int parameter) {
   const std::string& layer = at(passes.tensors, parameter).layer;
+  const bool computed = std::any_of(passes.passes.begin(), passes.passes.end(), [&](const Pass& p) {
+    return p.layer == layer && at(passes.tensors, p.writes.tensor).copy_of.empty();
+  });
   for (const Pass& p : passes.passes) {
-    if (p.kind == PassKind::backward_filter || (p.layer != layer && !reads_weight(passes, p, parameter))) continue;
+    if (p.kind == PassKind::backward_filter || !(computed ? p.layer == layer : reads_weight(passes, p, parameter))) continue;
     if (p.op == KernelOp::conv2d) {
       const Shape& weight = at(passes.tensors, p.reads[1].tensor).shape;
       return weight.elements() / weight[0].size;
