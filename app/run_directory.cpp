@@ -192,10 +192,7 @@ RunDirectory::~RunDirectory() {
 // Like create_directories, but remembers which ones were created.
 void RunDirectory::make() {
   std::vector<fs::path> missing;
-  for (fs::path at = fs::absolute(path_).lexically_normal(); !at.empty() && !fs::exists(at); at = at.parent_path()) {
-    if (at.filename().empty()) continue;  // "runs/"
-    missing.push_back(at);
-  }
+  for (fs::path at = plain_path(path_); !at.empty() && !fs::exists(at); at = at.parent_path()) missing.push_back(at);
   for (auto at = missing.rbegin(); at != missing.rend(); ++at) {
     if (mkdir(at->c_str(), 0777) == 0)
       made_.push_back(*at);

@@ -96,7 +96,7 @@ bool is_chrome_trace(const fs::path& file) {
 void check_trace_file(const fs::path& file, const fs::path& run_directory) {
   if (file.empty()) return;
   for (const char* of_run : {kResolvedJob, kCommand, kRunFile, kMetrics, kPlanFile, kTraceFile, kWeightsFile})
-    if (!run_directory.empty() && fs::absolute(file).lexically_normal() == fs::absolute(run_directory / of_run).lexically_normal())
+    if (!run_directory.empty() && plain_path(file) == plain_path(run_directory / of_run))
       throw UserError("--trace " + file.string() + " is a file of the run itself; give another name", Exit::usage);
   if (fs::is_regular_file(file) && !is_chrome_trace(file))
     throw UserError("--trace " + file.string() + " exists and is not a Chrome trace; give another file", Exit::usage);

@@ -87,6 +87,8 @@ double Backoff::seconds() {
 }
 
 void set_deadline_seconds(double seconds) {
+  if (!(seconds >= 0) || !std::isfinite(seconds))
+    throw UserError("a deadline of " + std::to_string(seconds) + " seconds; expected a number of at least 0");
   g_deadline_seconds = seconds;
 }
 double deadline_seconds() {

@@ -47,7 +47,7 @@ class Transport {
   /// Starts one message; the memory stays untouched until test() says done. Messages between two ranks with the same tag arrive in
   /// order. Any size, also 0. `to` may not be this rank.
   virtual Ticket send(int to, int tag, std::span<const std::byte> bytes) = 0;
-  /// The other end of send(): as many bytes as are sent, or fewer.
+  /// The other end of send(): as many bytes as are sent.
   virtual Ticket receive(int from, int tag, std::span<std::byte> bytes) = 0;
   virtual bool test(Ticket ticket) = 0;       ///< true once, when done; makes progress; throws when the job is being aborted
   virtual int peer(Ticket ticket) const = 0;  ///< the other rank of an unfinished message; -1: all of them
@@ -99,7 +99,8 @@ void wait(Transport& transport, std::span<const Transport::Ticket> tickets, cons
           const std::function<bool()>& also = {});
 
 /// For all waits of this process. Time in which the process was stopped or starved does not count.
-/// @param seconds 0: those of the variable MOTLEY_HUNG_SECONDS, or 30 where it is not set; this is so until the first call
+/// @param seconds 0: those of the variable MOTLEY_HUNG_SECONDS, or 30 where it is not set; this is so until the first call.
+/// UserError: below 0, or not finite
 void set_deadline_seconds(double seconds);
 double deadline_seconds();  ///< Of set_deadline_seconds(). UserError: MOTLEY_HUNG_SECONDS is not a number above 0.
 

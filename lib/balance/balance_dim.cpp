@@ -23,10 +23,13 @@ std::size_t at(Index i) {
 void require_tables(const SizeTables& seconds, Index size) {
   if (seconds.empty()) throw UserError("a dim is distributed over at least one rank: there is no table of seconds");
   if (size < 0) throw UserError("a dim of " + std::to_string(size) + " units; expected at least 0");
-  for (const auto& table : seconds)
+  for (const auto& table : seconds) {
+    if (std::any_of(table.begin(), table.end(), [](double s) { return s < 0; }))
+      throw UserError("a table has less than 0 seconds; expected at least 0, or infinity for a size that cannot be computed");
     if (table.size() != at(size) + 1)
       throw UserError("a table has the seconds of " + std::to_string(table.size()) + " sizes; expected those of 0 to " +
                       std::to_string(size) + " units");
+  }
 }
 
 // The tables, checked, with sizes past the cap and sizes that cannot be computed set to +infinity.

@@ -65,6 +65,8 @@ NewFile::NewFile(const std::filesystem::path& path) : final_(target_of(path)) {
     fd_ = ::open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     return fd_ >= 0;
   });
+  // Of the file that is replaced; where the file system has none, as it makes them.
+  if (struct stat old{}; ::stat(final_.c_str(), &old) == 0) static_cast<void>(::fchmod(fd_, old.st_mode & 0777));
 }
 
 NewFile::~NewFile() {
@@ -151,7 +153,15 @@ std::string text_of(const std::filesystem::filesystem_error& error) {
 }
 
 std::filesystem::path plain_path(const std::filesystem::path& path) {
-  const std::filesystem::path whole = std::filesystem::absolute(path).lexically_normal();
+  std::filesystem::path whole = std::filesystem::absolute(path);
+  std::error_code failed;
+  // What .. leads to depends on links.
+  if (std::find(whole.begin(), whole.end(), "..") != whole.end()) {
+    std::filesystem::path found = std::filesystem::weakly_canonical(whole, failed);
+    if (failed) return whole;
+    whole = std::move(found);
+  }
+  whole = whole.lexically_normal();
   return whole.has_filename() ? whole : whole.parent_path();
 }
 

@@ -49,16 +49,17 @@ Field<T> word_field(const char* name, const char* doc, E T::*member, const std::
 }
 
 // The path of a file or a folder.
+inline void read_path(Reader& r, const Json& j, std::string& out) {
+  std::string path;
+  if (!r.text(j, path)) return;
+  if (path.empty() || path.find('\0') != std::string::npos)
+    r.complain(j, "expected a path, found " + Reader::kind(j));
+  else
+    out = std::move(path);
+}
 template <class T>
 Field<T> path_field(const char* name, const char* doc, std::string T::*member) {
-  return {name, doc, "text", false, [member](Reader& r, const Json& j, T& out) {
-            std::string path;
-            if (!r.text(j, path)) return;
-            if (path.empty() || path.find('\0') != std::string::npos)
-              r.complain(j, "expected a path, found " + Reader::kind(j));
-            else
-              out.*member = std::move(path);
-          }};
+  return {name, doc, "text", false, [member](Reader& r, const Json& j, T& out) { read_path(r, j, out.*member); }};
 }
 
 // A number that is null if it is not known.

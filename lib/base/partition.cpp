@@ -9,6 +9,8 @@
 
 namespace motley {
 
+__extension__ using Wide = __int128;  // the product of two sizes
+
 Partition Partition::even(Index size, int parts) {
   if (parts < 1 || size < 0)
     throw UserError("expected a size of at least 0 and parts, found " + std::to_string(size) + " and " + std::to_string(parts));
@@ -23,7 +25,8 @@ Partition Partition::even(Index size, int parts, Index multiple) {
   if (multiple == 1 || size / multiple < parts) return out;
   for (int i = 1; i < parts; i++) {
     Index& offset = out.offsets_[static_cast<std::size_t>(i)];
-    offset = (2 * i * size + parts * multiple) / (2 * parts * multiple) * multiple;
+    const Wide twice = 2 * static_cast<Wide>(parts) * multiple;
+    offset = static_cast<Index>((2 * static_cast<Wide>(i) * size + static_cast<Wide>(parts) * multiple) / twice) * multiple;
   }
   return out;
 }
@@ -38,7 +41,7 @@ Partition Partition::proportional(Index size, std::span<const double> shares) {
   Index given = 0;
   for (std::size_t i = 0; i < shares.size(); i++) {
     const double exact = static_cast<double>(size) * (shares[i] / total);
-    sizes[i] = std::min(size - given, static_cast<Index>(std::floor(exact)));
+    sizes[i] = exact < static_cast<double>(size - given) ? static_cast<Index>(std::floor(exact)) : size - given;
     missing[i] = shares[i] > 0 ? exact - static_cast<double>(sizes[i]) : -1.0;
     given += sizes[i];
   }
@@ -84,7 +87,6 @@ Partition Partition::scaled(Index from, Index to) const {
   if (to < 0) throw UserError("a partition cannot be scaled to " + std::to_string(to) + " units");
   if (from == to || from == 0) return *this;
   Partition out = *this;
-  __extension__ using Wide = __int128;  // the product of two sizes
   for (Index& b : out.offsets_) b = static_cast<Index>((2 * static_cast<Wide>(b) * to + from) / (2 * static_cast<Wide>(from)));
   return out;
 }

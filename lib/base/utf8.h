@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Characters of a text with arbitrary bytes.
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -37,6 +38,13 @@ inline std::size_t characters(std::string_view text, std::size_t begin, std::siz
     i += n == 0 ? 1 : n;
   }
   return count;
+}
+
+// The first `most` characters.
+inline std::string first_characters(std::string_view text, std::size_t most) {
+  std::size_t end = 0;
+  for (; most > 0 && end < text.size(); most--) end += std::max<std::size_t>(1, utf8_length(text, end));
+  return std::string(text.substr(0, end));
 }
 
 // Whether a terminal acts on the character of n bytes at i: the control characters, and those that change the direction of text.

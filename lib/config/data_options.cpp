@@ -85,7 +85,7 @@ Field<DataOptions> inputs_field(const char* name, const char* doc, std::map<std:
             const auto* files = std::get_if<Json::Object>(&j.value);
             if (files == nullptr)
               return r.complain(j, "expected an object with a file for each further input of the model, found " + Reader::kind(j));
-            for (const Json::Member& file : *files) r.in(file.key, [&] { r.text(file.value, (data.*member)[file.key]); });
+            for (const Json::Member& file : *files) r.in(file.key, [&] { read_path(r, file.value, (data.*member)[file.key]); });
           },
           schema_of_map(schema_of_type("text"))};
 }

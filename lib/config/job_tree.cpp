@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "base/files.h"
 #include "base/utf8.h"
 #include "config/data_options.h"
 
@@ -227,7 +228,7 @@ void JobTree::blame_sets(Complaints::One& complaint, const std::set<std::string>
 void JobTree::resolve(Json& path) {
   const auto* text = std::get_if<std::string>(&path.value);
   if (text == nullptr || text->empty()) return;
-  path.value = fs::absolute(fs::path(folder_of(path.where)) / *text).lexically_normal().string();
+  path.value = plain_path(fs::path(folder_of(path.where)) / *text).string();
 }
 
 void JobTree::resolve_paths() {

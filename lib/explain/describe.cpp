@@ -6,7 +6,9 @@
 #include <set>
 
 #include "base/at.h"
+#include "base/utf8.h"
 #include "plan/layouts.h"
+#include "plan/moved_once.h"
 #include "plan/schedules.h"
 
 namespace motley {
@@ -103,12 +105,20 @@ std::vector<Shard> resting_boxes(const PlanData& data, const Mesh& mesh, int ten
 }
 
 std::string padded(std::string text, std::size_t width) {
-  text.append(std::max(width, text.size() + 1) - text.size(), ' ');
+  const std::size_t wide = characters(text, 0, text.size());
+  text.append(std::max(width, wide + 1) - wide, ' ');
   return text;
+}
+
+std::vector<Index> moves_per_step(const PlanData& data) {
+  std::vector<Index> out;
+  for (const bool once : moved_once(data)) out.push_back(once ? 1 : data.passes.accumulate);
+  return out;
 }
 
 std::vector<Described> describe_exchanges(const PlanData& data, int ranks) {
   std::vector<Described> out;
+  const std::vector<Index> times = moves_per_step(data);
   auto entry = [&](std::size_t tensor, Collective kind, std::initializer_list<std::size_t> moves) {
     const StepTensor& t = data.passes.tensors[tensor];
     Described d{t.name, kind, std::vector<Index>(static_cast<std::size_t>(ranks), 0), false, {}};
@@ -121,7 +131,7 @@ std::vector<Described> describe_exchanges(const PlanData& data, int ranks) {
         for (const BoxMessage& m : stage)
           if (m.from != m.to) {
             any = true;
-            at(d.bytes, m.to) += volume(m.box) * item;
+            at(d.bytes, m.to) += volume(m.box) * item * times[tensor];
           }
       const Hop& hop = data.tensors[tensor].*kHops[move];
       d.tiled = d.tiled || (any && hop.tiles > 0);

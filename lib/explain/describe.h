@@ -31,7 +31,10 @@ std::vector<Shard> resting_boxes(const PlanData& data, const Mesh& mesh, int ten
 // The text followed by spaces, at least one.
 std::string padded(std::string text, std::size_t width);
 
-// One entry per tensor and hop, in plan order; a sum that is added and then copied is one all_reduce.
+// Per tensor, how often a step moves it: once in each micro-batch, or once for all of them.
+std::vector<Index> moves_per_step(const PlanData& data);
+
+// One entry per tensor and hop, in plan order; a sum that is added and then copied is one all_reduce. Bytes are per step.
 std::vector<Described> describe_exchanges(const PlanData& data, int ranks);
 
 }  // namespace motley

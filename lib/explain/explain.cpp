@@ -8,6 +8,7 @@
 
 #include "base/at.h"
 #include "base/units.h"
+#include "base/utf8.h"
 #include "explain/describe.h"
 #include "plan/layouts.h"
 #include "plan/schedules.h"
@@ -78,7 +79,7 @@ std::string percent(Index part, Index whole) {
 }
 
 std::string rank_words(const Mesh& mesh, int rank) {
-  return padded("rank " + std::to_string(rank), 8) + " " + padded(mesh.device(rank).name.substr(0, 20), 20);
+  return padded("rank " + std::to_string(rank), 8) + " " + padded(first_characters(mesh.device(rank).name, 20), 20);
 }
 
 std::string held_words(const Plan& plan, const StepTensor& t, const std::vector<Shard>& held) {
@@ -228,7 +229,7 @@ std::vector<Movement> movements_of(const Plan& plan, const Profile& profile, int
   const PlanData& d = plan.data();
   const TensorPlan& own = at(d.tensors, tensor);
   const StepTensor& t = at(d.passes.tensors, tensor);
-  const Index item = item_bytes(d, static_cast<std::size_t>(tensor));
+  const Index item = item_bytes(d, static_cast<std::size_t>(tensor)), times = at(moves_per_step(d), tensor);
   const std::set<std::string> slid = slid_dims(d.passes);
   std::vector<Movement> out;
   const std::array<Stages, 3> stages = stages_of(own, d.hosts);
@@ -249,7 +250,8 @@ std::vector<Movement> movements_of(const Plan& plan, const Profile& profile, int
       one.from = who.first;
       one.to = who.second;
       one.kind = kind_of(own, slid, kHops[move]);
-      if (!profile.empty()) one.seconds = profile.seconds(one.from, one.to, one.bytes).seconds;
+      if (!profile.empty()) one.seconds = profile.seconds(one.from, one.to, one.bytes).seconds * static_cast<double>(times);
+      one.bytes *= times;
       out.push_back(std::move(one));
     }
   };

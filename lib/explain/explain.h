@@ -15,20 +15,21 @@ namespace motley {
 // UserError (64) with a hint: no tensor of the step has this name.
 int find_tensor(const Passes& passes, const std::string& name);
 
-// The whole plan, or (with a name) one tensor. At most 100 columns. An empty profile: no seconds.
+// The whole plan, or (with a name) one tensor. At most 100 columns for few ranks and short names. An empty profile: no seconds.
 std::string explain_text(const Plan& plan, const Profile& profile, const std::string& tensor);
 Json explain_json(const Plan& plan, const Profile& profile, const std::string& tensor);
 // One rect of class "own" per rank and box that the rank holds of a tensor.
 std::string explain_svg(const Plan& plan, const Profile& profile, const std::string& tensor);
 
-// Messages of one pair of ranks in one move of a tensor; the move's step is "add", "copy" or "fill".
+// Messages of one pair of ranks in one move of a tensor; the move's step is "add", "copy" or "fill". The boxes are those of one
+// micro-batch.
 struct Movement {
   std::string tensor{}, step{}, schedule{};
   Collective kind = Collective::none;
   int from = 0, to = 0;
   std::vector<Box> boxes{};
-  Index bytes = 0;
-  double seconds = 0;  // of one message of so many bytes; 0 without a profile
+  Index bytes = 0;     // per step
+  double seconds = 0;  // per step, of one message in each micro-batch that sends it; 0 without a profile
   bool tiled = false;  // kernels run on some of its tiles while others are sent
 };
 std::vector<Movement> movements_of(const Plan& plan, const Profile& profile, int tensor);

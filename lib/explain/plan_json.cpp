@@ -8,6 +8,7 @@
 #include "base/at.h"
 #include "base/json.h"
 #include "base/units.h"
+#include "base/utf8.h"
 #include "explain/describe.h"
 #include "plan/plan_data.h"
 #include "plan/plan_file.h"
@@ -58,9 +59,10 @@ std::string rank_rows(const PlanData& d, const Mesh& mesh, bool full) {
     const PredictedRank& p = d.predicted[r];
     std::string idle = "-";
     if (d.step_seconds && *d.step_seconds > 0) idle = fmt::format("{:.0f} %", 100 * std::max(0.0, 1 - p.seconds / *d.step_seconds));
-    out += fmt::format("  {:<2} {:<24} {:>10} {:>7} {:>17} {:>11}\n", r, mesh.device(static_cast<int>(r)).name.substr(0, 24),
-                       d.step_seconds ? seconds_text(p.seconds) : "unknown", idle, bytes_text(static_cast<double>(p.bytes)),
-                       bytes_text(static_cast<double>(p.memory_bytes)));
+    out +=
+        fmt::format("  {:<2} {:<24} {:>10} {:>7} {:>17} {:>11}\n", r, first_characters(mesh.device(static_cast<int>(r)).name, 24),
+                    d.step_seconds ? seconds_text(p.seconds) : "unknown", idle, bytes_text(static_cast<double>(p.bytes)),
+                    bytes_text(static_cast<double>(p.memory_bytes)));
   }
   if (some) {
     const int more = mesh.ranks() - kMostRanks;

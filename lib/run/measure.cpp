@@ -80,6 +80,10 @@ class Measurer {
       if (options_.when == Measure::always) require_profile_place(file);
       if (options_.when != Measure::always && std::filesystem::exists(file)) its = read_file(file.string());
       if (its.empty() && options_.when == Measure::never) throw UserError(missing_profile(file.string()), Exit::missing);
+      if (its.empty() && !file.empty()) {  // before anything is measured
+        make_folder(file);
+        require_writable(file);
+      }
       return its;
     });
     if (text.empty()) return {};
@@ -207,11 +211,14 @@ class Measurer {
   void keep(const Profile& profile, const std::filesystem::path& file) {
     on_rank_0(rt_.transport(), [&] {
       if (file.empty()) return;
-      std::error_code failed;
-      if (file.has_parent_path()) std::filesystem::create_directories(file.parent_path(), failed);
-      if (failed) throw UserError(file.parent_path().string() + ": " + failed.message(), Exit::io);
+      make_folder(file);
       profile.save(file);
     });
+  }
+  static void make_folder(const std::filesystem::path& file) {
+    std::error_code failed;
+    if (file.has_parent_path()) std::filesystem::create_directories(file.parent_path(), failed);
+    if (failed) throw UserError(file.parent_path().string() + ": " + failed.message(), Exit::io);
   }
 
   Runtime& rt_;

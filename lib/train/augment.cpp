@@ -128,6 +128,7 @@ class Augmented final : public Changed {
     Box from = box;
     from[h] = intersect({rows.begin - down, rows.end - down}, {0, extents[h]});
     from[w] = intersect({cols.begin - right, cols.end - right}, {0, extents[w]});
+    check(volume(box) == static_cast<Index>(out.size()), "a sample's box fills what is given");
     std::fill(out.begin(), out.end(), padding);
     if (volume(from) == 0) return;
     std::vector<T> values(static_cast<std::size_t>(volume(from)));
@@ -170,6 +171,8 @@ std::shared_ptr<const Dataset> normalized(std::shared_ptr<const Dataset> data, c
 std::shared_ptr<const Dataset> with_inputs(std::shared_ptr<const Dataset> data,
                                            std::map<std::string, std::shared_ptr<const Dataset>> further) {
   if (further.empty()) return data;
+  require_there(data);
+  for (const auto& [name, its] : further) require_there(its);
   return std::make_shared<WithInputs>(std::move(data), std::move(further));
 }
 

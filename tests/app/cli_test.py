@@ -445,11 +445,15 @@ def explains():
     assert held("plan.svg") == {r: sum(len(boxes[r]) for boxes in lying) for r in (0, 1)}
     explained = json.loads(room.run("explain", "job.json", "--format", "json").out)
     assert {n: t["boxes"] for n, t in explained["tensors"].items()} == {n: t["boxes"] for n, t in plan["tensors"].items()}
-    received = [0, 0]
-    for move in explained["exchanges"]:
-        assert move["seconds"] is None and move["from"] != move["to"]
-        received[move["to"]] += move["bytes"]
-    assert received == [r["bytes"] for r in plan["predicted"]["ranks"]]
+    for batches in 1, 2, 4:  # what all micro-batches receive, parameters once
+        sets = "--set", f"train.accumulate={batches}", "--format", "json"
+        explained, plan = (json.loads(room.run(verb, "job.json", *sets).out) for verb in ("explain", "plan"))
+        received = [0, 0]
+        for move in explained["exchanges"]:
+            assert move["seconds"] is None and move["from"] != move["to"]
+            received[move["to"]] += move["bytes"]
+        assert received == [r["bytes"] for r in plan["predicted"]["ranks"]]
+        assert received == [sum(e["bytes"][rank] for e in plan["exchanges"]) for rank in (0, 1)]
     done = room.run("explain", "job.json", "--svg", "no/such/plan.svg", code=74)
     has(done.err, "no/such/plan.svg: there is no directory no/such; make it, or give another file")
     (room.path / "taken").mkdir()
@@ -1468,6 +1472,29 @@ def stops():
     assert not list((room.path / "tmp").iterdir())
 
 
+def paths_through_links():
+    """What follows LINK/.. is beside what the link leads to, for all files of a run and of a job."""
+    room = Room()
+    (room.path / "real/sub").mkdir(parents=True)
+    (room.path / "link").symlink_to("real/sub")
+    small = job(1, (6,), checkpoint={"every_steps": 10})
+    room.write("job.json", small)
+    room.run("train", "job.json", "--quiet", "--run-dir", "link/../run")
+    assert (room.path / "real/run/checkpoints/step-20").is_dir() and not (room.path / "run").exists()
+    room.run("train", "job.json", "--quiet", "--resume", "link/../run", "--set", "train.max_steps=22")
+    assert room.json("real/run/run.json")["steps"] == 22
+    for name, classes in ("real", 4), ("", 5):  # the second place is where the text alone would lead
+        folder = room.path / name / "data"
+        folder.mkdir()
+        write_npy(folder / "x.npy", (16, 1, 8, 8), [0.0] * 1024)
+        write_npy(folder / "y.npy", (16,), [classes - 1] * 16, "<i4")
+    small["data"] = {"kind": "npy", "images": "../data/x.npy", "labels": "../data/y.npy"}
+    room.write("real/sub/job.json", small)
+    room.run("check", "link/job.json")
+    has(room.run("plan", "job.json", "--set", "layout.split.filters=\"all\"", "--set", 'profile.path="job.json/p.json"', code=74).err,
+        "job.json")
+
+
 def run_directory_removed():
     room = Room()
     process = room.start("train", room.write("job.json", job(max_steps=3000)), "--run-dir", "run")
@@ -1884,7 +1911,7 @@ def other_losses():
     has(room.run("check", room.write("pictures.json", pictures), code=78).err, "/model/loss/op: labels of mnist are classes; expected softmax_cross_entropy")
 
 
-TESTS = [usage, doctor, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, explains, notes, measured_plans, little_memory, verifies, trains, continues_from_weights, keeps_weights, own_data, wide_tokens, several_inputs, stores_in_bf16, sums_with_parameters, names_of_layers, closed_pipe, full_pipes, refuses_weights, resumes, stopped_runs, traces, refusals, stops, run_directory_removed, deaths, deaths_under_mpiexec, launcher_killed, restarts, stops_while_a_rank_hangs, leaves_out_lost_devices, evaluates_by_epoch, optimizers, other_losses, verifies_inference, progress]
+TESTS = [usage, doctor, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, explains, notes, measured_plans, little_memory, verifies, trains, continues_from_weights, keeps_weights, own_data, wide_tokens, several_inputs, stores_in_bf16, sums_with_parameters, names_of_layers, closed_pipe, full_pipes, refuses_weights, resumes, stopped_runs, traces, refusals, stops, paths_through_links, run_directory_removed, deaths, deaths_under_mpiexec, launcher_killed, restarts, stops_while_a_rank_hangs, leaves_out_lost_devices, evaluates_by_epoch, optimizers, other_losses, verifies_inference, progress]
 
 
 def main():

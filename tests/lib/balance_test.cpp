@@ -296,6 +296,7 @@ TEST_CASE("balance_dim alone: what does not fit together is refused") {
   CHECK_THROWS_WITH(balance_dim({}, 3), Catch::Contains("no table of seconds"));
   CHECK_THROWS_WITH(balance_dim(two, -1), Catch::Contains("a dim of -1 units"));
   CHECK_THROWS_WITH(balance_dim(two, 4), Catch::Contains("seconds of 4 sizes; expected those of 0 to 4 units"));
+  CHECK_THROWS_WITH(balance_dim({{-1, -2}, {-1, -3}}, 1), Catch::Contains("less than 0 seconds"));
   CHECK_THROWS_WITH(balance_dim(two, 3, {1}), Catch::Contains("1 caps for 2 ranks"));
   CHECK_THROWS_WITH(balance_dim(two, 3, {-1, 3}), Catch::Contains("a cap of -1 units"));
   CHECK_THROWS_WITH(balance_dim(two, 3, {1, 1}), Catch::Contains("no cut of 3 fits"));

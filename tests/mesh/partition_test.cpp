@@ -109,6 +109,12 @@ TEST_CASE("given sizes, and a cut after a window op") {
     REQUIRE(p.scaled(from, from) == p);
   }
   CHECK(Partition::of(std::vector<Index>{7, 7}).scaled(14, 7).sizes() == std::vector<Index>{4, 3});  // (2*7*7 + 14) / 28 = 4
+}
+
+TEST_CASE("partitions of the largest sizes") {
+  const Index most = std::numeric_limits<Index>::max();
+  CHECK(Partition::proportional(most, std::vector<double>{1.0}).sizes() == std::vector<Index>{most});
+  for (const Index size : Partition::even(most, 3, 2).sizes()) CHECK(std::abs(size - most / 3) <= 2);
   for (const Index size : {Index{3} << 30, Index{1} << 40, INT64_MAX - 1}) {
     const Index half = size / 2;
     CHECK(Partition::even(size, 2).scaled(size, half).sizes() == Partition::even(half, 2).sizes());
