@@ -21,7 +21,9 @@
 #include "app/mpiexec.h"
 #include "app/topology.h"
 #include "app/verbs.h"
+#include "base/control_groups.h"
 #include "base/json.h"
+#include "mesh/host_memory.h"
 #include "mesh/mesh_json.h"
 #include "mesh/mpi_session.h"
 #include "run/start.h"
@@ -74,6 +76,10 @@ void look_at_cpu(Findings& found, const HostFacts& host) {
       fmt::format(
           "up to {} with one core each; predicted seconds assume a core for each rank, more ranks share cores and are slower",
           cores.size()));
+  if (const CpuQuota quota = cpu_quota(); quota.cores < static_cast<double>(cores.size()))
+    found.line("CPU quota",
+               fmt::format("{:g} cores' time for all processes of the control group {}: more ranks than that wait for it",
+                           quota.cores, quota.group));
   found.line("ISA", fmt::format("{}", fmt::join(usable_isas(), " ")));
   found.line("libraries", libraries);
 }
@@ -123,15 +129,13 @@ void look_at_mpi(Findings& found, bool takes_device_memory) {
   }
 }
 
-std::string cgroup_limit() {
-  std::ifstream in("/sys/fs/cgroup/memory.max");
-  double bytes = 0;
-  return in >> bytes ? ", limited to " + bytes_text(bytes) : "";
-}
-
 void look_at_limits(Findings& found) {
-  found.line("memory", fmt::format("{}, {} available{}", bytes_text(meminfo_bytes("MemTotal")),
-                                   bytes_text(meminfo_bytes("MemAvailable")), cgroup_limit()));
+  std::string memory =
+      fmt::format("{}, {} available", bytes_text(meminfo_bytes("MemTotal")), bytes_text(meminfo_bytes("MemAvailable")));
+  for (const MemoryLimit& limit : read_memory().limits)
+    if (limit.id != 0 && static_cast<double>(limit.free) < meminfo_bytes("MemAvailable"))
+      memory += fmt::format("; {} left of what {} may use", bytes_text(static_cast<double>(limit.free)), limit.name);
+  found.line("memory", memory);
   struct statvfs shm {};
   if (statvfs("/dev/shm", &shm) == 0) {
     const double block = static_cast<double>(shm.f_frsize), free = block * static_cast<double>(shm.f_bavail);

@@ -13,6 +13,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/control_groups.h"
 #include "base/host.h"
 
 namespace motley {
@@ -54,32 +55,6 @@ void add_group(const fs::path& group, const std::string& name, const Version& ve
   const std::uint64_t taken = *used - std::min(*used, cached);
   const std::uint64_t id = (static_cast<std::uint64_t>(info.st_dev) << 40U) ^ static_cast<std::uint64_t>(info.st_ino);
   out.push_back({std::max<std::uint64_t>(id, 1), *limit - std::min(*limit, taken), "the control group " + name});
-}
-
-// From the group up to the root of the mount. In a container the path may be the host's, of which only the root is mounted: levels
-// that are not there set no limit.
-void add_path(const fs::path& mount, const std::string& path, const Version& version, std::vector<MemoryLimit>& out) {
-  for (fs::path at = fs::path(path).relative_path();; at = at.parent_path()) {
-    if (std::none_of(at.begin(), at.end(), [](const fs::path& part) { return part == ".."; }))
-      add_group(mount / at, "/" + at.string(), version, out);
-    if (at.empty()) return;
-  }
-}
-
-void add_groups(const fs::path& root, std::vector<MemoryLimit>& out) {
-  const fs::path mounts = root / "sys/fs/cgroup";
-  std::ifstream groups(root / "proc/self/cgroup");  // number:controllers:path
-  for (std::string line; std::getline(groups, line);) {
-    const std::size_t first = line.find(':'), second = first == std::string::npos ? first : line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",", path = line.substr(second + 1);
-    if (controllers == ",,") {
-      add_path(mounts, path, kSecond, out);
-      add_path(mounts / "unified", path, kSecond, out);
-    } else if (controllers.find(",memory,") != std::string::npos) {
-      add_path(mounts / "memory", path, kFirst, out);
-    }
-  }
 }
 
 // The message: a rank's need, its machine, its limits.
@@ -127,7 +102,8 @@ MemoryReading read_memory(const fs::path& root) {
   out.machine = machine_id(root);
   if (const std::uint64_t kib = number_of(root / "proc/meminfo", "MemAvailable:"); kib > 0)
     out.limits.push_back({0, kib * 1024, "the machine"});
-  add_groups(root, out.limits);
+  for (const ControlGroup& group : control_groups("memory", root))
+    add_group(group.directory, group.name, group.version == 2 ? kSecond : kFirst, out.limits);
   return out;
 }
 

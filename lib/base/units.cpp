@@ -24,7 +24,7 @@ std::string seconds_text(double seconds) {
 std::string bytes_text(double bytes) {
   constexpr std::array kUnits{"B", "kB", "MB", "GB", "TB"};
   std::size_t unit = 0;
-  for (; bytes >= 1000 && unit + 1 < kUnits.size(); unit++) bytes /= 1000;
+  for (; bytes >= (unit == 0 ? 1000 : 999.95) && unit + 1 < kUnits.size(); unit++) bytes /= 1000;  // 999.95 kB are 1.0 MB
   return fmt::format("{:.{}f} {}", bytes, unit == 0 ? 0 : 1, kUnits[unit]);
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "balance/variables.h"
+#include "base/utf8.h"
 #include "config/check.h"
 #include "config/job_tree.h"
 #include "config/unbuilt.h"
@@ -129,6 +130,8 @@ class JobReader {
                if (!r.text(j, p.name)) return;
                if (p.name.empty() || p.name.find_first_of(std::string("/\0", 2)) != std::string::npos || p.name[0] == '.')
                  r.complain(j, "a job's name becomes part of a directory name: expected no slash and no leading dot");
+               if (without_controls(p.name, "", 0) != p.name)
+                 r.complain(j, "a job's name becomes part of a directory name: expected no control characters");
                if (p.name.size() > kMostName) r.complain(j, too_long(p.name));
              }},
             {"mesh", "the devices: a path or the object", "text or object", true,

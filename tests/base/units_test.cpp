@@ -19,5 +19,7 @@ TEST_CASE("seconds, from microseconds to more hours than there are") {
 TEST_CASE("bytes in thousands") {
   CHECK(bytes_text(999) == "999 B");
   CHECK(bytes_text(1.2e6) == "1.2 MB");
+  CHECK(bytes_text(999.9e3) == "999.9 kB");
+  CHECK(bytes_text(999999) == "1.0 MB");
   CHECK(bytes_text(2e15) == "2000.0 TB");
 }

@@ -373,6 +373,16 @@ TEST_CASE("CPU backend: convolutions whose windows reach far beyond the image ar
   spec.dilation = {2, 1};
   spec.bias = spec.accumulate = true;
   is_exact(spec);
+  spec.bias = false;
+  spec.epilogue = forward_of("relu");
+  is_exact(spec);
+  // The bytes behind x count in oneDNN's brgconv, where its channels are read in pairs.
+  spec = {.op = KernelOp::conv2d, .dtype = DType::bf16};
+  spec.x_format = spec.y_format = Format::channels_last;
+  spec.roles = {1, 333, 9, 9, 28, 7, 7, 9, 9};
+  spec.padding = {3, 3, 3, 3};
+  CHECK(backend->compile(spec)->implementation().rfind("brgconv:avx512_core_bf16", 0) == std::string::npos);
+  is_exact(spec);
   spec = {.op = KernelOp::conv2d, .pass = PassKind::backward_filter, .stride = {2, 2}, .dilation = {1, 3}};
   spec.x_format = spec.y_format = Format::channels_last;
   spec.roles = {2, 1, 15, 40, 64, 2, 9, 7, 29};
