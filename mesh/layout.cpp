@@ -20,6 +20,7 @@ std::size_t list_of(const Mesh& mesh, int per, int rank) {
 }
 
 Range Cut::at(const Mesh& mesh, int rank) const {
+  check(!lists.empty(), "a cut has a list of parts");
   return lists[list_of(mesh, per, rank)].range(part_of(mesh, axes, rank));
 }
 

@@ -62,6 +62,7 @@ Index volume(const Box& box) {
 
 bool contains(const Box& outer, const Box& inner) {
   if (volume(inner) == 0) return true;
+  check(outer.size() == inner.size(), "boxes of one tensor have one rank");
   for (std::size_t i = 0; i < outer.size(); i++)
     if (inner[i].begin < outer[i].begin || inner[i].end > outer[i].end) return false;
   return true;
@@ -70,6 +71,7 @@ bool contains(const Box& outer, const Box& inner) {
 Box hull(const Box& a, const Box& b) {
   if (volume(a) == 0) return b;
   if (volume(b) == 0) return a;
+  check(a.size() == b.size(), "boxes of one tensor have one rank");
   Box out(a.size());
   for (std::size_t i = 0; i < a.size(); i++) out[i] = {std::min(a[i].begin, b[i].begin), std::max(a[i].end, b[i].end)};
   return out;

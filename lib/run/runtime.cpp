@@ -202,7 +202,9 @@ int run_among_others(const Start& start, int argc, char** argv, const std::funct
 }  // namespace
 
 Runtime::Runtime(std::unique_ptr<Transport> transport, RecordWriter* record, std::string kind)
-    : transport_(std::move(transport)), record_(record), kind_(std::move(kind)) {}
+    : transport_(std::move(transport)), record_(record), kind_(std::move(kind)) {
+  if (transport_ == nullptr) throw UserError("the transport is a null pointer");
+}
 Runtime::~Runtime() = default;
 
 void Runtime::print(const std::string& text) const {
@@ -238,6 +240,7 @@ int run(int argc, char** argv, const std::function<void(Runtime&)>& body) {
   static bool among_others = false;  // in an earlier call
   int code = 0;
   const Ending ending = guarded([&] {
+    if (!body) throw UserError("there is no body to run");
     if (among_others)
       throw UserError("run() was called again in this process, but MPI starts only once; call it once, with all work in its body");
     handle_signals();
