@@ -886,6 +886,8 @@ TEST_CASE("what a graph has refused leaves nothing in it", "[train]") {
   CHECK_THROWS_WITH(relu(x, {"x"}), Catch::Contains("are called \"x\""));
   CHECK(relu(x).name() == "relu_1");
   CHECK(dense(x, {.out = {{"o", 6}}}).shape().size_of("o") == 6);
+  CHECK_THROWS_WITH(rename(x, Dim{"g"}, {"n", -6}), Catch::Contains("\"n\" has the size -6"));
+  CHECK_THROWS_WITH(reshape(x, {.in = {Dim{"g"}}, .out = {{"n", -5}}}), Catch::Contains("\"n\" has the size -5"));
 }
 
 TEST_CASE("an input that is called like a copy of the labels is not taken for it", "[train]") {

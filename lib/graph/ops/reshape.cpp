@@ -47,6 +47,7 @@ std::vector<Dim> closed(const std::string& op, const Tensor& x, const std::vecto
   const Index all = product_of(in), given = product_of(out);
   Dim* open = nullptr;
   for (Dim& d : out) {
+    if (d.size < 0) throw UserError(op + ": \"" + d.name + "\" has the size " + std::to_string(d.size));
     if (d.size > 0) continue;
     if (open != nullptr)
       throw UserError(op + ": the sizes of \"" + open->name + "\" and \"" + d.name + "\" are both missing; give one of them");

@@ -93,7 +93,7 @@ void check_dims(const std::string& op, const Tensor& x, const std::vector<Dim>& 
 Dim made_dim(const std::string& op, const Tensor& x, const Dim& out, Index size) {
   if (x.shape().has(out.name))
     throw UserError(op + ": `out` may not be a dim that the input has: \"" + out.name + "\" is one of \"" + x.name() + "\"");
-  if (out.size > 0 && out.size != size)
+  if (out.size != 0 && out.size != size)
     throw UserError(op + ": \"" + out.name + "\" has the size " + std::to_string(out.size) + " here, but from \"" + x.name() +
                     "\" follows the size " + std::to_string(size));
   const Dim made{out.name, size};
