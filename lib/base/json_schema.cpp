@@ -12,7 +12,8 @@ Json of(const char* key, Json value) {
 Json of_one_type(const std::string& type) {
   if (type == "name") return std::move(of("type", "string").set("pattern", "^[A-Za-z_][A-Za-z0-9_-]*$"));
   if (type == "layer name")
-    return std::move(of("type", "string").set("pattern", "^[A-Za-z_][A-Za-z0-9_-]*([.]([A-Za-z_][A-Za-z0-9_-]*|[0-9]+))*$"));
+    return std::move(  // is_layer_name: of two parts the second one is a number
+        of("type", "string").set("pattern", "^[A-Za-z_][A-Za-z0-9_-]*([.][0-9]+|([.]([A-Za-z_][A-Za-z0-9_-]*|[0-9]+)){2,})?$"));
   if (type == "text") return of("type", "string");
   if (type == "list") return of("type", "array");
   if (type == "any") return Json{Json::Object{}};
