@@ -69,7 +69,7 @@ bool has_row_beyond(const KernelSpec& spec) {
 // brgconv, f32 and bf16: in some sizes all columns from the first clipped one on are wrong (9x9 windows around each of 7 columns,
 // 64 filters), 49 of 96,566 random convolutions, none with fewer than 4 clipped columns. With an addition to y and a bias or an
 // epilogue, a row of y whose windows read no row of x is wrong, or read from anywhere. bf16: with an odd number of channels above
-// 32 the 2 bytes behind x are multiplied by 0 in some sizes, which is NaN if they are infinite or NaN; 408 of 2645 random ones.
+// 32 the 2 bytes after x are multiplied by 0 in some sizes, which is NaN if they are infinite or NaN; 408 of 2645 random ones.
 //
 // jit:avx512_core, the gradient of w, where windows begin far to the left of x: 1320 of 1320 such convolutions.
 bool is_wrong(std::string_view implementation, const KernelSpec& spec) {

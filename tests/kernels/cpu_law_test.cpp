@@ -376,7 +376,7 @@ TEST_CASE("CPU backend: convolutions whose windows reach far beyond the image ar
   spec.bias = false;
   spec.epilogue = forward_of("relu");
   is_exact(spec);
-  // The bytes behind x count in oneDNN's brgconv, where its channels are read in pairs.
+  // The bytes after x count in oneDNN's brgconv, where its channels are read in pairs.
   spec = {.op = KernelOp::conv2d, .dtype = DType::bf16};
   spec.x_format = spec.y_format = Format::channels_last;
   spec.roles = {1, 333, 9, 9, 28, 7, 7, 9, 9};
