@@ -228,6 +228,7 @@ std::string pick_words(const Plan& plan, int pass) {
 std::vector<Movement> movements_of(const Plan& plan, const Profile& profile, int tensor) {
   const PlanData& d = plan.data();
   const TensorPlan& own = at(d.tensors, tensor);
+  if (std::none_of(kHops.begin(), kHops.end(), [&](auto hop) { return (own.*hop).travels(); })) return {};
   const StepTensor& t = at(d.passes.tensors, tensor);
   const Index item = item_bytes(d, static_cast<std::size_t>(tensor)), times = at(moves_per_step(d), tensor);
   const std::set<std::string> slid = slid_dims(d.passes);
