@@ -80,8 +80,8 @@ class DenseKernel final : public Kernel {
     return names;
   }
   bool take(const std::string& name) {
+    if (name.empty()) return !found_.empty();
     const std::vector<std::string> names = implementations();
-    if (name.empty()) return !names.empty();
     taken_ = static_cast<std::size_t>(std::find(names.begin(), names.end(), name) - names.begin());
     return taken_ < names.size();
   }
