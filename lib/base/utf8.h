@@ -88,12 +88,7 @@ inline std::string lines_of(std::string_view text) {
 // At most `most` characters; a longer text ends in "...".
 inline std::string shortened(std::string_view text, std::size_t most) {
   if (text.size() <= most || characters(text, 0, text.size()) <= most) return std::string(text);
-  std::size_t at = 0;
-  for (std::size_t i = 0; i + 3 < most; i++) {
-    const std::size_t n = utf8_length(text, at);
-    at += n == 0 ? 1 : n;
-  }
-  return std::string(text.substr(0, at)) + "...";
+  return first_characters(text, most - std::min<std::size_t>(most, 3)) + "...";
 }
 
 }  // namespace motley
