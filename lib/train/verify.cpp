@@ -85,7 +85,7 @@ void fetch(Transport& transport, int from, const RunRecord& like, RunRecord& run
   bring(run.losses);
   bring(run.loss.values);
   bring(run.logits.values);
-  for (const auto tensors : {&RunRecord::gradients, &RunRecord::weights_after})
+  for (const auto tensors : {&RunRecord::gradients, &RunRecord::weights_after, &RunRecord::averages_after})
     for (const auto& [name, its] : like.*tensors) {
       WholeTensor& whole = (run.*tensors)[name];
       whole.name = name;
@@ -98,6 +98,8 @@ constexpr double kZero = 1e-9;  // a tensor this much smaller than the largest o
 // One this much smaller than the largest may be a difference of values like that one's (a weight between two norms), with their
 // rounding. Differences are then divided by so much of the largest: in f64 what is wrong shows still.
 constexpr double kSmall = 1e-3;
+
+using Tensors = std::map<std::string, WholeTensor>;
 
 double largest(const std::vector<double>& values) {
   double most = 0;
@@ -130,25 +132,37 @@ double farthest(const std::vector<double>& a, const std::vector<double>& b) {
   return most;
 }
 
-double largest(const std::map<std::string, WholeTensor>& tensors) {
+double largest(const Tensors& tensors) {
   double most = 0;
   for (const auto& [name, whole] : tensors) most = std::max(most, largest(whole.values));
   return most;
 }
 
 // `excused`: per tensor the absolute difference that is not counted.
-double apart_most(const std::map<std::string, WholeTensor>& values, const std::map<std::string, WholeTensor>& truth,
-                  std::span<char> worst_one, const std::function<double(const std::string&)>& excused = nullptr) {
-  double worst = values.size() == truth.size() ? 0 : std::numeric_limits<double>::quiet_NaN();
+Distances distances(const Tensors& values, const Tensors& truth,
+                    const std::function<double(const std::string&)>& excused = nullptr) {
   const double all = largest(truth);
+  Distances out;
+  for (const auto& [name, whole] : values) out[name] = std::numeric_limits<double>::quiet_NaN();
   for (const auto& [name, whole] : truth) {
     const auto found = values.find(name);
-    const double one = found == values.end() ? std::numeric_limits<double>::quiet_NaN()
-                                             : apart(found->second.values, whole.values, all, excused ? excused(name) : 0);
-    if (!(one <= worst)) worst_one[name.copy(worst_one.data(), worst_one.size() - 1)] = 0;
-    worst = worse(worst, one);
+    out[name] = found == values.end() ? std::numeric_limits<double>::quiet_NaN()
+                                      : apart(found->second.values, whole.values, all, excused ? excused(name) : 0);
   }
-  return worst;
+  return out;
+}
+
+void set_name(std::span<char> its, const std::string& name) {
+  its[name.copy(its.data(), its.size() - 1)] = 0;
+}
+
+double farthest_of(const Distances& distances, std::span<char> its) {
+  double most = 0;
+  for (const auto& [name, one] : distances) {
+    if (!(one <= most)) set_name(its, name);
+    most = worse(most, one);
+  }
+  return most;
 }
 
 void dump_run(Dump& dump, const std::string& folder, const Passes& passes, const RunRecord& run, DType dtype) {
@@ -201,7 +215,7 @@ void write_dump(const VerifyInput& in, const Passes& passes, const RunRecord& f6
 
 Difference difference(const RunRecord& run, const RunRecord& truth) {
   Difference out{apart(run.losses, truth.losses), apart(run.logits.values, truth.logits.values)};
-  out.gradients = apart_most(run.gradients, truth.gradients, out.worst_gradient);
+  out.gradients = farthest_of(distances(run.gradients, truth.gradients), out.worst_gradient);
   // Adam and LAMB divide a gradient by its own size: of one that is rounding alone, a bias before a batch norm's, they make a step
   // of any direction. Such a bias is not compared. The norm's running mean moves with the biases of all steps, of which the last is
   // known here: ten times its distance is allowed.
@@ -214,10 +228,32 @@ Difference difference(const RunRecord& run, const RunRecord& truth) {
   for (const auto& [name, w] : truth.weights_after)
     if (const auto found = run.weights_after.find(name); found != run.weights_after.end() && is_rounding(name))
       out.adrift = std::max(out.adrift, farthest(found->second.values, w.values));
-  out.weights = apart_most(run.weights_after, truth.weights_after, out.worst_weights, [&](const std::string& name) {
+  const auto excused = [&](const std::string& name) {
     if (is_rounding(name)) return std::numeric_limits<double>::infinity();
     return truth.gradients.contains(name) ? 0 : 10 * out.adrift;
-  });
+  };
+  Distances weights = distances(run.weights_after, truth.weights_after, excused);
+  for (const auto& [name, average] : distances(run.averages_after, truth.averages_after, excused))
+    weights["the average of " + name] = average;
+  out.weights = farthest_of(weights, out.worst_weights);
+  return out;
+}
+
+Distances gradient_distances(const RunRecord& run, const RunRecord& truth) {
+  return distances(run.gradients, truth.gradients);
+}
+
+Farthest farthest_gradient(const Distances& cut, const Distances& own) {
+  std::vector<double> all;
+  for (const auto& [name, one] : own) all.push_back(one);
+  const auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
+  std::nth_element(all.begin(), middle, all.end());
+  Farthest out;
+  for (const auto& [name, one] : cut) {
+    const double times = one <= kF32Weights ? 0 : one / std::max(own.at(name), *middle);
+    if (!(times <= out.times)) set_name(out.gradient, name);
+    out.times = worse(out.times, times);
+  }
   return out;
 }
 
@@ -286,37 +322,39 @@ VerifyReport verify(Runtime& rt, const VerifyInput& in) {
     if (second == 0) truth = plain(whole_plan(), alive, nullptr);
     report = {difference(f64, truth), difference(f32, truth)};
     report.bf16 = stores_bf16(*in.step);
-    if (report.exact() && !report.ok()) {  // is it a decision?
-      if (!decided) decided = plain(deciding_plan(), alive, &f32);
-      decided->logits = truth.logits;  // before any gradient nothing depends on decisions
-      decided->losses.front() = truth.losses.front();
-      report.f32 = difference(f32, *decided);
-    }
     for (const double loss : truth.losses) report.diverged = report.diverged || !std::isfinite(loss);
     for (const auto& [name, w] : truth.weights_after)
       for (const double value : w.values) report.diverged = report.diverged || !std::isfinite(value);
     for (const double nudge : kNudges)  // is it rounding, or the cut?
       if (!report.exact() && !report.diverged)
         report.nudged = larger(report.nudged, difference(plain(whole_plan(), alive, nullptr, nudge), truth));
-    if (report.exact() && !report.ok()) {  // is it f32, or the cut?
-      const Plan own = with_parts_of(f32_plan, in_one, one, {.dtype = DType::f32});
-      VerifyReport as_is =
-          report;  // compared with the f64 run that decides by itself: where decisions lie too far apart to be taken over
-      as_is.f32 = difference(f32, truth);
+    if (report.exact() && !report.ok()) {  // is it a decision?
+      if (!decided) decided = plain(deciding_plan(), alive, &f32);
+      decided->logits = truth.logits;  // before any gradient nothing depends on decisions
+      decided->losses.front() = truth.losses.front();
+      // With the f64 run that decides by itself: where decisions lie too far apart to be taken over.
+      VerifyReport as_is = report;
+      report.f32 = difference(f32, *decided);
+      const Distances cut = gradient_distances(f32, *decided);
+      Distances uncut;
+      std::optional<Plan> own;
       const auto lose = [&](Difference VerifyReport::*by, Backend& backend, Kernels kernels, double nudge) {
         const RunRecord alone =
-            run_steps(own, backend, *in_memory(1).front(), in, alive, Recorded::decisions, nullptr, nudge, kernels);
+            run_steps(*own, backend, *in_memory(1).front(), in, alive, Recorded::decisions, nullptr, nudge, kernels);
         RunRecord like = plain(whole_plan(), alive, &alone);
         like.logits = truth.logits;
         like.losses.front() = truth.losses.front();
         report.*by = larger(report.*by, difference(alone, like));
         as_is.*by = larger(as_is.*by, difference(alone, truth));
+        for (const auto& [name, its] : gradient_distances(alone, like)) uncut[name] = worse(uncut[name], its);
       };
-      for (double nudge : kF32Nudges) {
+      for (double nudge : kF32Nudges) {  // is it f32, or the cut?
+        if (report.ok() || as_is.ok()) break;
+        if (!own) own = with_parts_of(f32_plan, in_one, one, {.dtype = DType::f32});
         if (report.bf16) nudge *= kBf16Factor;
         lose(&VerifyReport::alone, device, Kernels::fused, nudge);
         lose(&VerifyReport::plain, *in_f64, Kernels::separate, nudge);
-        if (report.ok() || as_is.ok()) break;
+        report.farthest = as_is.farthest = farthest_gradient(cut, uncut);
       }
       if (!report.ok() && as_is.ok()) report = as_is;
     }

@@ -38,11 +38,19 @@ struct Difference {
   char worst_gradient[96]{}, worst_weights[96]{};  // the parameters (a report travels as bytes)
 };
 
+// The gradient that is farthest off beyond 1e-4 in f32, compared with the same tensor of unsharded f32 runs (at least with their
+// median tensor).
+struct Farthest {
+  double times = 0;
+  char gradient[96]{};
+};
+
 struct VerifyReport {
   Difference f64{}, f32{};
   // Of the unsharded f32 run on rank 0's device, the largest of up to four with parameters changed by at most 2^-22 (in bf16 2^-8);
   // looked for where f32 is beyond the bounds. plain: the same by f64_backend(), nothing fused.
   Difference alone{}, plain{};
+  Farthest farthest{};     // compared with `alone` and `plain`
   bool diverged = false;   // the unsharded f64 run has values that are not finite
   bool inference = false;  // loss and logits alone
   bool bf16 = false;       // f32 stores tensors as bf16
@@ -50,7 +58,7 @@ struct VerifyReport {
   bool exact() const;      // what ok() asks of f64
   // f64 <= 1e-11, or 4 times `nudged`, at most 1e-7 (losses and weights: unless parameters drift); f32 <= 1e-5 (loss, logits) and
   // 1e-4 (gradients, weights), or 4 times `alone` (in bf16 or `plain`, if that is larger), but for weights at most 16 times
-  // `plain`. A NaN is not ok.
+  // `plain`, and `farthest` at most 8. A NaN is not ok.
   bool ok() const;
   std::string json() const;
   std::string text() const;
@@ -62,6 +70,7 @@ struct RunRecord {
   WholeTensor loss{}, logits{};                    // of the first step
   std::map<std::string, WholeTensor> gradients{};  // of the first step, without weight decay
   std::map<std::string, WholeTensor> weights_before{}, weights_after{};
+  std::map<std::string, WholeTensor> averages_after{};  // of the weights, where the step keeps them
   // Per step: the values at which relu and max_pool2d decide (f32 run). A value that f32 rounds to the other side of a kink changes
   // a gradient by whole elements, in any layout; so the f64 truth of the f32 gradients decides as the f32 run did, where both
   // values agree within the bound of values.

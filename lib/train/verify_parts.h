@@ -22,6 +22,8 @@ inline constexpr double kF32Nudges[] = {0, 0x1p-23, -0x1p-23, 0x1p-22}, kBf16Fac
 inline constexpr double kBf16Decisions = 0x1p-6;
 // So many times as far as plain kernels may a device's be off in f32: beyond that they compute something else, without any cut too.
 inline constexpr double kPlainDistances = 16;
+// So many times as far as without any cut may each gradient be.
+inline constexpr double kGradientDistances = 8;
 
 // Changed by so much of their values, up or down.
 std::vector<double> nudged(std::vector<double> values, double by);
@@ -30,6 +32,10 @@ Batch first_batch(const VerifyInput& in, Index batch);
 // difference as is `excused` does not count. NaN where a value is missing or not finite.
 double apart(const std::vector<double>& values, const std::vector<double>& truth, double all = 0, double excused = 0);
 void dump_inputs(Dump& dump, const std::string& folder, const Passes& passes, const VerifyInput& in, DType dtype);
+
+using Distances = std::map<std::string, double>;  // of each tensor, relative to its largest value
+Distances gradient_distances(const RunRecord& run, const RunRecord& truth);
+Farthest farthest_gradient(const Distances& cut, const Distances& own);
 
 bool stores_bf16(const Step& step);
 Difference larger(Difference a, const Difference& b);  // of each the larger one, or what is not a number

@@ -27,7 +27,7 @@ bool is_f32_within(const VerifyReport& report, bool by_plain) {
   // The loss is one number, which may be nearer by chance than what it is made of.
   return within(&Difference::loss, std::max(kF32Values, own(&Difference::logits) / kOwnDistances)) &&
          within(&Difference::logits, kF32Values) && within(&Difference::gradients, kF32Weights) &&
-         within(&Difference::weights, kF32Weights);
+         within(&Difference::weights, kF32Weights) && report.farthest.times <= kGradientDistances;
 }
 
 // Whether the unsharded network's own distances explain those of the sharded one, however large they are.
@@ -70,8 +70,9 @@ std::string VerifyReport::json() const {
 
 std::string VerifyReport::text() const {
   std::string out = "largest difference from the unsharded network in f64, relative to the tensor's largest value\n";
+  const char* const type = bf16 ? "bf16" : "f32";
   auto row = [&](const std::string& name, double a, double b, double most) {
-    out += fmt::format("  {:<10} f64 {:9.2e} (at most {:.0e})   f32 {:9.2e} (at most {:.0e})\n", name, a, kF64, b, most);
+    out += fmt::format("  {:<10} f64 {:9.2e} (at most {:.0e})   {} {:9.2e} (at most {:.0e})\n", name, a, kF64, type, b, most);
   };
   row("loss", f64.loss, f32.loss, kF32Values);
   row("logits", f64.logits, f32.logits, kF32Values);
@@ -91,13 +92,13 @@ std::string VerifyReport::text() const {
     out += fmt::format(
         "{} rounding errors are large without any cut too (up to 4 times {} is ok, and up to 16 times those of plain loops);\n"
         "the unsharded network by its own kernels and by plain loops\n",
-        bf16 ? "bf16" : "f32", bf16 ? "the larger of these differences" : "these differences");
+        type, bf16 ? "the larger of these differences" : "these differences");
     for (const auto& [what, of] : {std::pair{"loss", &Difference::loss},
                                    {"logits", &Difference::logits},
                                    {"gradients", &Difference::gradients},
                                    {"weights", &Difference::weights}})
       if (!inference || alone.*of > 0)  // an inference has neither gradients nor updates
-        out += fmt::format("  {:<10} f32 {:9.2e}   plain {:9.2e}\n", what, alone.*of, plain.*of);
+        out += fmt::format("  {:<10} {} {:9.2e}   plain {:9.2e}\n", what, type, alone.*of, plain.*of);
   }
   if (ok()) return out + "ok: the sharded network computes what the unsharded one does\n";
   if (diverged && inference) return out + "NOT ok: the unsharded network's own values are not finite\n";
@@ -105,21 +106,29 @@ std::string VerifyReport::text() const {
     return out +
            "NOT ok: the unsharded network's own values are not finite after these steps; try a smaller learning rate, or --steps "
            "1\n";
-  auto name = [&](const char* what, double difference, double most, const std::string& tensor) {
-    if (!(difference <= most)) out += "  " + std::string(what) + ": largest in " + tensor + "\n";
+  auto name = [&](const char* in, const char* what, double difference, double most, const char* tensor) {
+    if (!(difference <= most)) out += fmt::format("  {} {}: largest in {}\n", in, what, tensor);
   };
-  name("f64 gradients", f64.gradients, kF64, f64.worst_gradient);
-  name("f64 weights", f64.weights, kF64, f64.worst_weights);
-  name("f32 gradients", f32.gradients, kF32Weights, f32.worst_gradient);
-  name("f32 weights", f32.weights, kF32Weights, f32.worst_weights);
+  name("f64", "gradients", f64.gradients, kF64, f64.worst_gradient);
+  name("f64", "weights", f64.weights, kF64, f64.worst_weights);
+  name(type, "gradients", f32.gradients, kF32Weights, f32.worst_gradient);
+  name(type, "weights", f32.weights, kF32Weights, f32.worst_weights);
+  if (!(farthest.times <= kGradientDistances))
+    out += fmt::format("  {} gradient of {}: {:.3g} times as far as without any cut (at most {:g})\n", type, farthest.gradient,
+                       farthest.times, kGradientDistances);
   if (exact() && !is_finite(f32) && !is_finite(alone))
-    return out +
-           "NOT ok in f32, ok in f64: the network's own values are too large for f32 after these steps; try a smaller learning "
-           "rate, or --steps 1\n";
+    return out + fmt::format(
+                     "NOT ok in {0}, ok in f64: the network's own values are too large for {0} after these steps; try a smaller "
+                     "learning rate, or --steps 1\n",
+                     type);
   if (exact() && is_f32_within(*this, false))
-    return out + "NOT ok in f32, without any cut too: a kernel of this device computes other values than plain loops\n";
+    return out +
+           fmt::format("NOT ok in {}, without any cut too: a kernel of this device computes other values than plain loops\n", type);
   if (exact())
-    return out + "NOT ok in f32, ok in f64: the cuts are right; f32 loses accuracy (sums that nearly cancel), or a kernel does\n";
+    return out + fmt::format(
+                     "NOT ok in {0}, ok in f64: the cuts are right; {0} loses accuracy (sums that nearly cancel), or a kernel "
+                     "does\n",
+                     type);
   if (is_own_rounding(f64, nudged))
     return out +
            fmt::format(

@@ -13,6 +13,7 @@
 #include "base/at.h"
 #include "base/box_rows.h"
 #include "base/copy_box.h"
+#include "graph/update_form.h"
 #include "plan/plan_data.h"
 #include "run/fits_hosts.h"
 #include "train/keys.h"
@@ -182,6 +183,10 @@ RunRecord run_steps(const Plan& plan, Backend& backend, Transport& transport, co
     out.logits = std::move(logits);
   }
   out.weights_after = parameters(Part::value);
+  for (const StateEntry& e : state.entries())
+    if (e.slot == kAverage)
+      out.averages_after[e.name] = {e.name, e.shape,
+                                    put_together(e.shape, state.shard(e.name, kAverage), transport, Gathered::on_rank_0)};
   return out;
 }
 
