@@ -10,7 +10,8 @@
 namespace motley {
 
 std::uint64_t hash_bytes(const void* from, std::size_t size) {
-  return XXH3_64bits(from, size);
+  static const bool by_avx2 = has_avx2();
+  return by_avx2 ? hash_by_avx2(from, size) : XXH3_64bits(from, size);
 }
 
 Hash::~Hash() {

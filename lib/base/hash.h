@@ -17,6 +17,8 @@
 namespace motley {
 
 std::uint64_t hash_bytes(const void* from, std::size_t size);
+std::uint64_t hash_by_avx2(const void* from, std::size_t size);  // the same values, faster, where the CPU has AVX2
+bool has_avx2();
 inline std::uint64_t hash_bytes(std::string_view text) {
   return hash_bytes(text.data(), text.size());
 }

@@ -249,11 +249,16 @@ Manifest load_checkpoint(Runtime& rt, State& state, const fs::path& directory, c
     });
   });
   agreed(rt.transport(), [&] {
-    std::vector<std::byte> values;
+    std::vector<std::byte> room;  // of the largest box
     each([&](const StoredBox& box, const StoredEntry& its) {
-      values.resize(static_cast<std::size_t>(volume(box.as.box) * bytes_of_dtype(its.tensor.dtype)));
+      const auto bytes = static_cast<std::size_t>(volume(box.as.box) * bytes_of_dtype(its.tensor.dtype));
+      const bool same_type = dtype_of(box.as.dtype) == its.tensor.dtype;
+      if (same_type && state.device() == nullptr && box.as.format == Format::plain)
+        return from->read(its, box.as.box, {box.memory.get(), bytes});
+      if (bytes > room.size()) room.resize(bytes);
+      const auto values = std::span(room).first(bytes);
       from->read(its, box.as.box, values);
-      if (dtype_of(box.as.dtype) == its.tensor.dtype) return state.overwrite(box, values.data());
+      if (same_type) return state.overwrite(box, values.data());
       const StoredTensor as{"", its.tensor.dtype, {volume(box.as.box)}};
       const auto converted = [&](auto kind) {
         return std::visit([](const auto& list) { return NpyData(std::vector<decltype(kind)>(list.begin(), list.end())); },

@@ -28,9 +28,9 @@ namespace fs = std::filesystem;
 constexpr std::uint64_t kMostManifest = std::uint64_t{64} << 20;
 // Reads bytes [from, from + out.size()) of a part, which are whole chunks of it, and compares their hashes.
 void read_chunks(const InputFile& file, const StoredPart& part, std::uint64_t from, std::span<std::byte> out) {
-  file.read(part.offset + from, out);
   for (std::size_t at_byte = 0; at_byte < out.size(); at_byte += kChunkBytes) {
     const std::uint64_t begin = from + at_byte, size = std::min<std::uint64_t>(kChunkBytes, out.size() - at_byte);
+    file.read(part.offset + begin, out.subspan(at_byte, size));
     const std::string &expected = at(part.hashes, begin / kChunkBytes), found = to_hex(hash_bytes(out.data() + at_byte, size));
     if (found != expected)
       throw UserError(fmt::format("{}: bytes {} to {} are damaged: hash {}, expected {}", file.path().string(), part.offset + begin,
@@ -39,36 +39,40 @@ void read_chunks(const InputFile& file, const StoredPart& part, std::uint64_t fr
   }
 }
 
+// Whether the elements of `part` are next to each other in a row-major box.
+bool is_together(const Box& box, const Box& part) {
+  std::size_t d = box.size();
+  while (d > 0 && part[d - 1] == box[d - 1]) d--;
+  return std::all_of(part.begin(), part.begin() + static_cast<std::ptrdiff_t>(d == 0 ? 0 : d - 1),
+                     [](Range r) { return r.size() == 1; });
+}
+
 // Bytes of a part from `from` on, read chunk by chunk.
 class Window {
  public:
-  Window(const InputFile& file, const StoredPart& part, std::uint64_t from) : file_(file), part_(part), from_(from) {}
+  Window(const InputFile& file, const StoredPart& part, std::uint64_t from, std::vector<std::byte>& room)
+      : file_(file), part_(part), room_(room), from_(from) {}
   std::uint64_t end() const { return from_ + size_; }
   void grow() {
     const std::size_t more = std::min(kChunkBytes, part_.bytes - end());
-    if (size_ + more > room_) {
-      auto larger = std::make_unique_for_overwrite<std::byte[]>(2 * size_ + kChunkBytes);
-      room_ = 2 * size_ + kChunkBytes;
-      if (size_ > 0) std::memcpy(larger.get(), held_.get(), size_);
-      held_ = std::move(larger);
-    }
-    read_chunks(file_, part_, end(), {held_.get() + size_, more});
+    if (size_ + more > room_.size()) room_.resize(2 * size_ + kChunkBytes);
+    read_chunks(file_, part_, end(), std::span(room_).subspan(size_, more));
     size_ += more;
   }
-  const std::byte* data(std::uint64_t at) const { return held_.get() + (at - from_); }
+  const std::byte* data(std::uint64_t at) const { return room_.data() + (at - from_); }
   void drop_before(std::uint64_t at) {
     if (at <= from_) return;
     size_ -= at - from_;
-    std::memmove(held_.get(), data(at), size_);
+    std::memmove(room_.data(), data(at), size_);
     from_ = at;
   }
 
  private:
   const InputFile& file_;
   const StoredPart& part_;
+  std::vector<std::byte>& room_;  // holds [from_, from_ + size_) of the part
   std::uint64_t from_;
-  std::unique_ptr<std::byte[]> held_{};
-  std::size_t size_ = 0, room_ = 0;
+  std::size_t size_ = 0;
 };
 
 class CheckpointWeights final : public WeightsFile {
@@ -236,19 +240,29 @@ void Checkpoint::check(const StoredEntry& entry, const Box& box) const {
   visit(entry, box, {});
 }
 
+const InputFile& Checkpoint::file_of(const StoredPart& part) const {
+  constexpr std::size_t kMostOpen = 64;
+  if (open_.size() == kMostOpen && !open_.contains(part.file)) open_.clear();
+  return open_.try_emplace(part.file, directory_ / at(manifest_.files, part.file).name, Links::refuse).first->second;
+}
+
 // With an empty `out` the values are not kept.
 void Checkpoint::visit(const StoredEntry& entry, const Box& box, std::span<std::byte> out) const {
   const auto item = static_cast<std::size_t>(bytes_of_dtype(entry.tensor.dtype));
   for (const StoredPart& part : entry.parts) {
     const Box shared = intersect(part.box, box);
     if (volume(shared) == 0) continue;
+    if (!out.empty() && shared == part.box && is_together(box, shared)) {  // the whole part lies together in the box
+      read_chunks(file_of(part), part, 0,
+                  out.subspan(static_cast<std::size_t>(item_of(box, row_major(box), shared)) * item, part.bytes));
+      continue;
+    }
     // Along the first dim: its rows are contiguous in the part.
     const bool scalar = part.box.empty();
     const Index rows = scalar ? 1 : part.box[0].size(), origin = scalar ? 0 : part.box[0].begin;
     const Range wanted = scalar ? Range{0, 1} : Range{shared[0].begin - origin, shared[0].end - origin};
     const std::uint64_t row = part.bytes / static_cast<std::uint64_t>(rows), end = static_cast<std::uint64_t>(wanted.end) * row;
-    const InputFile file(directory_ / at(manifest_.files, part.file).name, Links::refuse);
-    Window window(file, part, static_cast<std::uint64_t>(wanted.begin) * row / kChunkBytes * kChunkBytes);
+    Window window(file_of(part), part, static_cast<std::uint64_t>(wanted.begin) * row / kChunkBytes * kChunkBytes, room_);
     for (Index done = wanted.begin; window.end() < end;) {
       window.grow();
       const Index ready = std::min<Index>(wanted.end, static_cast<Index>(window.end() / row));
@@ -267,15 +281,9 @@ void Checkpoint::visit(const StoredEntry& entry, const Box& box, std::span<std::
 }
 
 void Checkpoint::check_chunks() const {
-  std::vector<std::byte> room;
   for (const StoredEntry& entry : manifest_.entries)
-    for (const StoredPart& part : entry.parts) {
-      const InputFile file(directory_ / at(manifest_.files, part.file).name, Links::refuse);
-      for (std::uint64_t begin = 0; begin < part.bytes; begin += kChunkBytes) {
-        room.resize(std::min(kChunkBytes, part.bytes - begin));
-        read_chunks(file, part, begin, room);
-      }
-    }
+    for (const StoredPart& part : entry.parts)
+      for (Window window(file_of(part), part, 0, room_); window.end() < part.bytes; window.drop_before(window.end())) window.grow();
 }
 
 std::unique_ptr<WeightsFile> open_checkpoint(const fs::path& directory) {

@@ -4,6 +4,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -43,7 +44,7 @@ void finish_checkpoint(const std::filesystem::path& made, const std::filesystem:
 void refuse_other_files(const std::filesystem::path& checkpoint);
 
 // An open checkpoint: marker, manifest, sizes of the files and the parts of every tensor have been checked; chunks are checked when
-// they are read.
+// they are read. For one thread at a time.
 class Checkpoint {
  public:
   explicit Checkpoint(std::filesystem::path directory);  // UserError: 66 it is not there, 65
@@ -57,8 +58,11 @@ class Checkpoint {
 
  private:
   void visit(const StoredEntry& entry, const Box& box, std::span<std::byte> out) const;
+  const InputFile& file_of(const StoredPart& part) const;
   std::filesystem::path directory_;
   Manifest manifest_{};
+  mutable std::map<int, InputFile> open_{};  // files that were read from
+  mutable std::vector<std::byte> room_{};    // of the chunks that are read: new memory takes as long to clear as to read
 };
 
 // The checkpoint's parameters and statistics.
