@@ -58,8 +58,10 @@ class Overlapper {
 
   void run() {
     if (pending_.empty()) return;
-    const auto middle = static_cast<std::size_t>(program_.forward_steps), sums = static_cast<std::size_t>(program_.combine_begin);
-    for (const auto& [from, to] : {std::pair{std::size_t{0}, middle}, {middle, sums}, {sums, steps_.size()}}) {
+    std::size_t from = 0;
+    for (const int border : {program_.forward_steps, program_.combine_begin, program_.update_begin, program_.move_begin,
+                             static_cast<int>(steps_.size())}) {
+      const auto to = static_cast<std::size_t>(border);
       for (std::size_t i = from; i < to; i++)
         if (goes_up(i)) raise(i, from);
       for (std::size_t i = from; i < to && !ordered_.empty(); i++)
@@ -69,6 +71,7 @@ class Overlapper {
       for (std::size_t i = from; i < to && !ordered_.empty(); i++)
         if (const auto* wait = std::get_if<Wait>(&steps_[i].what); wait != nullptr && ordered_.contains(wait->exchange))
           i = move_before(i, to);
+      from = to;
     }
   }
 
@@ -125,6 +128,8 @@ class Overlapper {
 
   // Finds where each buffer is first and last used, and the bytes alive per step.
   void count_lives() {
+    if (counted_) return;
+    counted_ = true;
     lives_.assign(program_.buffers.size(), {});
     for (std::size_t s = 0; s < touches_.size(); s++)
       for (const Touch& t : touches_[s]) {
@@ -154,10 +159,15 @@ class Overlapper {
   }
   bool fits(std::size_t here, Index more) const { return static_cast<double>(live_[here] + more) <= most_; }
 
-  void put(std::size_t i, std::size_t to) {  // moves step i up
-    const auto nth = [](auto& list, std::size_t k) { return list.begin() + static_cast<std::ptrdiff_t>(k); };
-    std::rotate(nth(steps_, to), nth(steps_, i), nth(steps_, i + 1));
-    std::rotate(nth(touches_, to), nth(touches_, i), nth(touches_, i + 1));
+  void put(std::size_t i, std::size_t to) {  // moves step i to another place
+    if (i == to) return;
+    counted_ = false;
+    const auto rotate = [&](auto& list) {
+      const auto nth = [&](std::size_t k) { return list.begin() + static_cast<std::ptrdiff_t>(k); };
+      to < i ? std::rotate(nth(to), nth(i), nth(i + 1)) : std::rotate(nth(i), nth(i + 1), nth(to + 1));
+    };
+    rotate(steps_);
+    rotate(touches_);
   }
   void raise(std::size_t i, std::size_t from) {
     count_lives();
@@ -181,8 +191,7 @@ class Overlapper {
       count_lives();
       const Index more = grows(k, &Life::last);
       for (std::size_t s = k + 1; s <= i && free; s++) free = fits(s, more);
-      for (std::size_t s = k; free && s < i; s++) put(s + 1, s);
-      if (free) i--;
+      if (free) put(k, i--);
     }
   }
   // Returns the new position of the Wait at i. It, and steps that need it or a step that stays, remain after it.
@@ -206,9 +215,7 @@ class Overlapper {
     std::size_t to = i;
     while (to + 1 < end && !meet(touches_[to + 1], touches_[i]) && fits(to + 1, more)) to++;
     while (to > i && goes_down(to)) to--;
-    const auto nth = [](auto& list, std::size_t k) { return list.begin() + static_cast<std::ptrdiff_t>(k); };
-    std::rotate(nth(steps_, i), nth(steps_, i + 1), nth(steps_, to + 1));
-    std::rotate(nth(touches_, i), nth(touches_, i + 1), nth(touches_, to + 1));
+    put(i, to);
   }
 
   Program& program_;
@@ -220,6 +227,7 @@ class Overlapper {
   std::vector<bool> lasts_{};            // per buffer: live in all micro-batches
   std::vector<Life> lives_{};            // per buffer
   std::vector<Index> live_{};            // per step
+  bool counted_ = false;                 // whether lives_ and live_ are those of the steps as they are
   double most_ = 0;                      // bytes alive at once
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Exchanges that overlap with kernels. For an exchange beside which kernels may run, the Post moves up to right after the steps
 // that make its sends and last use the memory it receives into, and the Wait moves down to right before the first step that uses
-// what it receives or writes what it sends; packing moves up and unpacking down with them. Neither half of the step loses or gains
-// a step.
+// what it receives or writes what it sends; packing moves up and unpacking down with them. No step crosses a border of the Program:
+// the halves of a micro-batch, the sums over all of them, the update, the moves run at different times.
 #pragma once
 #include <motley/program.h>
 

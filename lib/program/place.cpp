@@ -41,10 +41,14 @@ void find_lifetimes(Program& program, const Passes& passes, const CompileOptions
       touch(static_cast<int>(b), std::max(0, program.combine_begin - 1));
       program.buffers[b].first = 0;
     }
+  // What is read after the step. Nothing else may use the memory of what only the first micro-batch writes.
+  std::set<int> once;
+  for (const ProgramStep& s : program.steps)
+    if (s.once) for_buffers(s.what, [&](int buffer) { once.insert(buffer); });
   auto keep = [&](int buffer) {
     if (buffer < 0) return;
     Buffer& b = at(program.buffers, buffer);
-    if (b.first < 0) b.first = 0;
+    if (b.first < 0 || once.contains(buffer)) b.first = 0;
     b.last = end;
   };
   for (int norm : program.norms) keep(norm);

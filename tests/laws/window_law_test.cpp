@@ -27,13 +27,17 @@ using namespace motley::law;
 namespace {
 
 // In micro-batches, where the network's batch can be cut into so many.
-Step step_of(const Network& net, Index micro_batches) {
-  const Sgd sgd{.learning_rate = 0.05, .momentum = 0.9};
+// At times with norms that the update needs, of the gradients and of parameters.
+Step step_of(const Network& net, Index micro_batches, Random& random) {
+  const Optimizer optimizer =
+      chance(random, 0.3) ? Optimizer{Lamb{.learning_rate = 0.05}} : Sgd{.learning_rate = 0.05, .momentum = 0.9};
+  TrainingOptions options{.clip_norm = chance(random, 0.3) ? 0.05 : 0, .accumulate = micro_batches};
   try {
-    return training(net.loss, sgd, {.accumulate = micro_batches});
+    return training(net.loss, optimizer, options);
   } catch (const UserError& e) {
     REQUIRE(std::string(e.what()).find("accumulate: ") == 0);
-    return training(net.loss, sgd);
+    options.accumulate = 1;
+    return training(net.loss, optimizer, options);
   }
 }
 
@@ -50,7 +54,7 @@ std::optional<Plan> random_plan(Random& random, DType dtype) {
   if (chance(random, 0.4))
     for (Device& d : devices) d.host = chance(random, 0.5) ? "here" : "there";
   try {
-    const Step step = step_of(net, chance(random, 0.4) ? pick(random, 2, 3) : 1);
+    const Step step = step_of(net, chance(random, 0.4) ? pick(random, 2, 3) : 1, random);
     const Mesh mesh(one.axes, devices);
     const auto number = static_cast<unsigned>(random());
     const Plan plan = chance(random, 0.5)
