@@ -416,9 +416,19 @@ std::string Launch::obituary() const {
 
 Outcome Launch::outcome() const {
   int bare = -1, started = 0;
+  std::size_t agreed = 0;
+  Outcome end;
   for (std::size_t r = 0; r < ranks_.size(); r++) {
     const auto now = record(r);
     if (now) started++;
+    if (!now || now->agreed < 0) continue;
+    agreed++;
+    if (now->agreed > 0) end = {now->agreed, static_cast<int>(r), now->reason, true};
+  }
+  // The run was over; what happens to a rank in MPI_Finalize changes nothing of it.
+  if (agreed == ranks_.size() && (end.code != 0 || to_stdout_.error() == 0)) return end;
+  for (std::size_t r = 0; r < ranks_.size(); r++) {
+    const auto now = record(r);
     if (bare < 0 && (!now || now->code == -1)) bare = static_cast<int>(r);
   }
   const Outcome worst = worst_record();

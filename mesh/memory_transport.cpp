@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// N ranks as threads of one process. A message is copied twice, so that no rank ever accesses another rank's memory: a rank that
-// fails may unwind at any time.
+// N ranks as threads of one process. A message is copied twice, so that no rank ever accesses memory that another rank may release:
+// a rank that fails may unwind at any time. What is shared is held by all of them.
 #include <motley/transport.h>
 #include <sched.h>
 
@@ -34,9 +34,10 @@ struct Mailbox {
 };
 
 struct Hub {
-  explicit Hub(int ranks) : mailboxes(static_cast<std::size_t>(ranks)) {}
+  explicit Hub(int ranks) : mailboxes(static_cast<std::size_t>(ranks)), shared(mailboxes.size()) {}
   std::vector<Mailbox> mailboxes;
   std::mutex mutex;
+  std::vector<HeldBytes> shared;  // by rank, during share(); guarded by the mutex
   std::atomic<bool> aborted{false};
   Exit code = Exit::ok;  // of the first rank that aborted, guarded by the mutex
   std::string text;
@@ -109,8 +110,25 @@ class MemoryTransport final : public Transport {
     return control::gather(*this, bytes);
   }
 
-  HeldBytes allocate(std::size_t bytes) override { return shared_.allocate(bytes); }
-  std::vector<HeldBytes> share(const HeldBytes& mine) override { return shared_.share(*this, mine); }
+  HeldBytes allocate(std::size_t bytes) override {
+    auto made = std::make_shared<const SharedMemory>(bytes);
+    return {made->bytes(), made};
+  }
+
+  std::vector<HeldBytes> share(const HeldBytes& mine) override {
+    const auto locked = [&](auto&& use) {
+      const std::lock_guard lock(hub_->mutex);
+      return use(hub_->shared);
+    };
+    const auto me = static_cast<std::size_t>(rank_);
+    locked([&](auto& shared) { shared[me] = mine; });
+    static_cast<void>(gather_all({}));
+    std::vector<HeldBytes> all = locked([](auto& shared) { return shared; });
+    static_cast<void>(gather_all({}));
+    locked([&](auto& shared) { shared[me] = {}; });
+    return all;
+  }
+
   Ticket await(const std::atomic<std::uint64_t>& flag, std::uint64_t value, int from, std::int64_t bytes) override {
     static_cast<void>(other(from));
     return tickets_.add({.peer = from, .flag = {&flag, value, bytes}});
@@ -160,7 +178,6 @@ class MemoryTransport final : public Transport {
   std::shared_ptr<Hub> hub_;
   int rank_;
   Tickets<Operation> tickets_;
-  SharedMemories shared_;
 };
 
 bool more_than_cores(int ranks) {

@@ -67,7 +67,7 @@ MpiSession::MpiSession(int& argc, char**& argv) {
   int already = 0;
   mpi_check(MPI_Initialized(&already), "MPI_Initialized");
   if (already != 0) return;
-  // A rank that aborts has printed the reason; MPICH's line would only hide it.
+  // A rank that aborts has printed the reason; MPICH's text about it would only hide that ("Abort(78) on node 0" is printed still).
   if (setenv("MPIR_CVAR_SUPPRESS_ABORT_MESSAGE", "1", 0) != 0) throw DeviceError("setenv failed");
   int level = MPI_THREAD_SINGLE;
   mpi_check(MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &level), "MPI_Init_thread");
@@ -111,6 +111,7 @@ void MpiSession::abort(int code) noexcept {
   std::fflush(nullptr);
   int begun = 0, over = 0;
   const bool runs = MPI_Initialized(&begun) == MPI_SUCCESS && begun != 0 && MPI_Finalized(&over) == MPI_SUCCESS && over == 0;
+  if (!runs) end_others(code);
   // MPI_Abort does not return; if it did, the process would still end and mpiexec would end the others.
   if (runs && MPI_Abort(MPI_COMM_WORLD, code) != MPI_SUCCESS) std::fputs("motley: MPI_Abort failed\n", stderr);
   _exit(code);

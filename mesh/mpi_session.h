@@ -17,7 +17,7 @@ class MpiSession {
   std::unique_ptr<Transport> transport() const;  // over all ranks
   // Collective, after the transport is destroyed and all ranks agreed to end.
   void finish();
-  // Ends all ranks with this code, without unwinding. If MPI does not run yet or any more, mpiexec ends the others.
+  // Ends all ranks with this code, without unwinding; by MPI_Abort, or end_others() where MPI does not run yet or any more.
   [[noreturn]] static void abort(int code) noexcept;
   // For a thread that may make no MPI call: sends MPICH's process manager the message of MPI_Abort, after which the manager ends
   // the ranks of all hosts with this code, stopped ones too. This process has to end by itself.

@@ -34,8 +34,13 @@ void mpi_check(int code, const char* call) {
 
 namespace {
 
+// A longer message goes in parts of this size, so that over a slow link one sees that data moves.
+constexpr std::size_t kPartBytes = std::size_t{16} << 20;
+
 struct Operation {
   MPI_Request request = MPI_REQUEST_NULL;
+  std::vector<MPI_Request> further{};  // of a long message's parts after the first
+  std::size_t ended = 0;               // number of parts
   int peer = -1, tag = 0;
   bool receives = false;
   std::size_t bytes = 0;
@@ -107,18 +112,17 @@ class MpiTransport final : public Transport {
   bool takes_device_memory() const override { return takes_device_memory_; }
 
   Ticket send(int to, int tag, std::span<const std::byte> bytes) override {
-    Operation op = operation(to, tag, bytes.size());
-    mpi_check(MPI_Isend_c(bytes.data(), count(bytes.size()), MPI_BYTE, to, wire_tag(tag), comm(tag), &op.request), "MPI_Isend_c");
-    messages_++;
-    return tickets_.add(op);
+    return start(operation(to, tag, bytes.size()), [&](std::size_t at, std::size_t size, MPI_Request& request) {
+      mpi_check(MPI_Isend_c(bytes.data() + at, count(size), MPI_BYTE, to, wire_tag(tag), comm(tag), &request), "MPI_Isend_c");
+    });
   }
 
   Ticket receive(int from, int tag, std::span<std::byte> bytes) override {
     Operation op = operation(from, tag, bytes.size());
     op.receives = true;
-    mpi_check(MPI_Irecv_c(bytes.data(), count(bytes.size()), MPI_BYTE, from, wire_tag(tag), comm(tag), &op.request), "MPI_Irecv_c");
-    messages_++;
-    return tickets_.add(op);
+    return start(std::move(op), [&](std::size_t at, std::size_t size, MPI_Request& request) {
+      mpi_check(MPI_Irecv_c(bytes.data() + at, count(size), MPI_BYTE, from, wire_tag(tag), comm(tag), &request), "MPI_Irecv_c");
+    });
   }
 
   bool test(Ticket ticket) override {
@@ -132,26 +136,32 @@ class MpiTransport final : public Transport {
       tickets_.remove(ticket);
       return true;
     }
-    int done = 0;
-    MPI_Status status;
-    // MPI_Test polls the network also for a finished request, MPI_Request_get_status only for an unfinished one (MPICH 4.0, over
-    // TCP: one microsecond of nine). MPI_Wait on a finished request returns at once.
-    const int failed = MPI_Request_get_status(op.request, &done, &status);
-    if (failed == MPI_SUCCESS && done == 0) return false;
-    const int code = MPI_Wait(&op.request, &status);
-    const Operation ended = op;
-    tickets_.remove(ticket);  // a message of the wrong size has ended as well
-    if (ended.peer >= 0) messages_--;
-    mpi_check(failed, "MPI_Request_get_status");
-    mpi_check(code, "MPI_Wait");
-    if (!ended.receives) return true;
-    MPI_Count got = 0;
-    mpi_check(MPI_Get_count_c(&status, MPI_BYTE, &got), "MPI_Get_count_c");
-    if (got != count(ended.bytes))
-      throw InternalError("rank " + std::to_string(ended.peer) + " sent " + std::to_string(got) + " bytes with tag " +
-                          std::to_string(ended.tag) + ", rank " + std::to_string(rank_) + " expected " +
-                          std::to_string(ended.bytes));
-    if (ended.tag >= 0) bytes_received_ += static_cast<std::int64_t>(got);
+    for (bool last = false; !last;) {
+      last = op.ended == op.further.size();
+      MPI_Request& request = op.ended == 0 ? op.request : op.further[op.ended - 1];
+      int done = 0;
+      MPI_Status status;
+      // MPI_Test polls the network also for a finished request, MPI_Request_get_status only for an unfinished one (MPICH 4.0, over
+      // TCP: one microsecond of nine). MPI_Wait on a finished request returns at once.
+      const int failed = MPI_Request_get_status(request, &done, &status);
+      if (failed == MPI_SUCCESS && done == 0) return false;
+      const int code = MPI_Wait(&request, &status);
+      const std::size_t begin = op.ended++ * kPartBytes, expected = std::min(kPartBytes, op.bytes - begin);
+      const int peer = op.peer, tag = op.tag;
+      const bool receives = op.receives;
+      parts_++;
+      if (last) tickets_.remove(ticket);  // a message of the wrong size has ended as well
+      if (last && peer >= 0) messages_--;
+      mpi_check(failed, "MPI_Request_get_status");
+      mpi_check(code, "MPI_Wait");
+      if (!receives) continue;
+      MPI_Count got = 0;
+      mpi_check(MPI_Get_count_c(&status, MPI_BYTE, &got), "MPI_Get_count_c");
+      if (got != count(expected))
+        throw InternalError("rank " + std::to_string(peer) + " sent " + std::to_string(got) + " bytes with tag " +
+                            std::to_string(tag) + ", rank " + std::to_string(rank_) + " expected " + std::to_string(expected));
+      if (tag >= 0) bytes_received_ += static_cast<std::int64_t>(got);
+    }
     return true;
   }
 
@@ -177,6 +187,20 @@ class MpiTransport final : public Transport {
   static MPI_Count count(std::size_t bytes) { return static_cast<MPI_Count>(bytes); }
   MPI_Comm comm(int tag) const { return tag < 0 ? control_ : data_; }
   static int wire_tag(int tag) { return tag < 0 ? -tag : tag; }
+
+  // begin(position, size, request) starts one part. A part may have begun when another cannot: the ticket is there by then, so that
+  // the memory is kept.
+  template <class Begin>
+  Ticket start(Operation op, Begin&& begin) {
+    const std::size_t bytes = op.bytes;
+    const Ticket ticket = tickets_.add(std::move(op));
+    messages_++;
+    Operation& its = tickets_.at(ticket);
+    begin(0, std::min(bytes, kPartBytes), its.request);
+    for (std::size_t at = kPartBytes; at < bytes; at += kPartBytes)
+      begin(at, std::min(bytes - at, kPartBytes), its.further.emplace_back(MPI_REQUEST_NULL));
+    return ticket;
+  }
 
   Operation operation(int peer, int tag, std::size_t bytes) const {
     check(peer >= 0 && peer < size_ && peer != rank_, "a message goes to another rank of the transport");

@@ -68,17 +68,16 @@ SharedMemory::SharedMemory(std::size_t bytes)
   if (const std::uint64_t free = free_bytes(read_memory()); bytes > free)
     throw DeviceError("requested " + asked + ", but only " + std::to_string(free) +
                       " bytes of memory are free; give this device a smaller part or a smaller batch");
-  std::string shared;
   fd_ = memfd_create("motley", MFD_CLOEXEC);
-  if (fd_ < 0) shared = because("memfd_create");
-  if (shared.empty() && ftruncate(fd_, static_cast<off_t>(mapped_)) != 0) shared = because("ftruncate");
+  if (fd_ < 0) why_private_ = because("memfd_create");
+  if (why_private_.empty() && ftruncate(fd_, static_cast<off_t>(mapped_)) != 0) why_private_ = because("ftruncate");
   void* at = MAP_FAILED;
-  if (shared.empty()) {
+  if (why_private_.empty()) {
     at = map_file(fd_, mapped_, 0);
-    if (at == MAP_FAILED) shared = because("mmap of a memfd");
+    if (at == MAP_FAILED) why_private_ = because("mmap of a memfd");
   }
-  if (shared.empty() && !reserve(fd_, static_cast<std::byte*>(at), mapped_)) {
-    shared = because("fallocate");
+  if (why_private_.empty() && !reserve(fd_, static_cast<std::byte*>(at), mapped_)) {
+    why_private_ = because("fallocate");
     munmap(at, mapped_);
     at = MAP_FAILED;
   }
@@ -87,7 +86,7 @@ SharedMemory::SharedMemory(std::size_t bytes)
     fd_ = -1;
     at = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (at == MAP_FAILED)
-      throw DeviceError("no memory: " + asked + " failed as shared memory (" + shared + ") and as private memory (" +
+      throw DeviceError("no memory: " + asked + " failed as shared memory (" + why_private_ + ") and as private memory (" +
                         because("mmap") + ")");
     static_cast<void>(madvise(at, mapped_, MADV_HUGEPAGE));
   }
@@ -96,7 +95,11 @@ SharedMemory::SharedMemory(std::size_t bytes)
 }
 
 SharedMemory::SharedMemory(SharedMemory&& other) noexcept
-    : start_(std::exchange(other.start_, nullptr)), size_(other.size_), mapped_(other.mapped_), fd_(std::exchange(other.fd_, -1)) {}
+    : start_(std::exchange(other.start_, nullptr)),
+      size_(other.size_),
+      mapped_(other.mapped_),
+      fd_(std::exchange(other.fd_, -1)),
+      why_private_(std::move(other.why_private_)) {}
 
 SharedMemory::~SharedMemory() {
   if (start_ != nullptr) munmap(start_, mapped_);
@@ -146,17 +149,21 @@ std::vector<HeldBytes> SharedMemories::share(Transport& transport, const HeldByt
   for (const auto& memory : own_)
     if (auto held = memory.lock(); held == mine.holder) own = std::move(held);
   check(own != nullptr, "memory from allocate() is shared");
+  const std::vector<int>& hosts = transport.hosts();
+  const auto me = static_cast<std::size_t>(transport.rank());
+  if (!own->why_private().empty() && std::count(hosts.begin(), hosts.end(), hosts[me]) > 1)
+    throw DeviceError(std::to_string(own->bytes().size()) +
+                      " bytes for buffers cannot be shared with the other ranks of this host: " + own->why_private());
   const SharedMemory::Name name = own->name();
   const auto all = transport.gather_all(std::as_bytes(std::span(&name, 1)));
   std::vector<HeldBytes> out(all.size());
-  const auto me = static_cast<std::size_t>(transport.rank());
   for (std::size_t r = 0; r < all.size(); r++) {
     SharedMemory::Name its;
     check(all[r].size() == sizeof its, "all ranks are in the same share()");
     std::memcpy(&its, all[r].data(), sizeof its);
     if (r == me) {
       out[r] = mine;
-    } else if (transport.hosts()[r] == transport.hosts()[me]) {
+    } else if (hosts[r] == hosts[me]) {
       const auto mapped = std::make_shared<const PeerSharedMemory>(its);
       out[r] = {mapped->bytes(), mapped};
     }

@@ -26,11 +26,13 @@ class SharedMemory {
     std::uint64_t bytes = 0;
   };
   Name name() const;
+  const std::string& why_private() const { return why_private_; }
 
  private:
   std::byte* start_ = nullptr;
   std::size_t size_ = 0, mapped_ = 0;
   int fd_ = -1;
+  std::string why_private_{};
 };
 
 // Another rank's shared memory, mapped by its name. Remains readable after that rank has ended.
@@ -47,7 +49,7 @@ class PeerSharedMemory {
   std::size_t size_ = 0;
 };
 
-// One rank's shared memories: the implementation of Transport::allocate and share.
+// One rank's shared memories: Transport::allocate and share for ranks that are processes.
 class SharedMemories {
  public:
   HeldBytes allocate(std::size_t bytes);

@@ -45,17 +45,18 @@ std::string late(const Transport& t, int from, const std::string& what, double s
          "\", and no data has moved; if a rank computes for longer than this, set MOTLEY_HUNG_SECONDS above that time";
 }
 
-// Removes the finished tickets from the list; returns whether there were any. all: tests each of them; last: from the back to the
-// first unfinished one, since one test lets every message progress, and over TCP takes about one microsecond (bench/exchange
-// between two hosts, 1 KiB: 9 us with one test a round, 10 with two).
+// Removes the finished tickets from the list; returns whether there were any, or parts of a message. all: tests each of them; last:
+// from the back to the first unfinished one, since one test lets every message progress, and over TCP takes about one microsecond
+// (bench/exchange between two hosts, 1 KiB: 9 us with one test a round, 10 with two).
 enum class Look : std::uint8_t { all, last };
 bool sweep(Transport& transport, std::vector<Ticket>& open, Look look) {
   const std::size_t before = open.size();
+  const std::uint64_t parts = transport.parts();
   if (look == Look::all)
     std::erase_if(open, [&](Ticket t) { return transport.test(t); });
   else
     while (!open.empty() && transport.test(open.back())) open.pop_back();
-  return open.size() != before;
+  return open.size() != before || transport.parts() != parts;
 }
 
 }  // namespace

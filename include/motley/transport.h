@@ -73,6 +73,7 @@ class Transport {
   /// Wakes or ends all ranks: every wait throws an Error with this text.
   virtual void abort(const Error& error) noexcept = 0;
   std::int64_t bytes_received() const { return bytes_received_; }  ///< payload of finished receives and awaits since construction
+  std::uint64_t parts() const { return parts_; }  ///< of messages that have arrived or left since construction: data moves
   bool crowded() const { return crowded_; }  ///< more ranks share this rank's cores than there are cores: waits soon yield them
   /// The observer must outlive the waits; nullptr removes it. wait() has no deadline for a rank that the observer sees: the
   /// observer can tell a slow rank from a hung one.
@@ -81,6 +82,7 @@ class Transport {
 
  protected:
   std::int64_t bytes_received_ = 0;  ///< of bytes_received()
+  std::uint64_t parts_ = 0;          ///< of parts()
   bool crowded_ = false;             ///< of crowded()
   std::vector<int> hosts_{};         ///< of hosts()
 

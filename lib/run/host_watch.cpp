@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 namespace motley {
@@ -28,6 +29,7 @@ Successor::Successor(Successor&& other) noexcept
       at_(other.at_),
       process_(std::exchange(other.process_, -1)),
       died_(other.died_),
+      gone_(other.gone_),
       reads_(other.reads_) {}
 
 void Successor::release() {
@@ -38,6 +40,7 @@ void Successor::release() {
 void Successor::hold() {
   if (process_ >= 0 || died_) return;
   process_ = static_cast<int>(syscall(SYS_pidfd_open, ranks_[at_].now->pid, 0));
+  gone_ = process_ < 0 && errno == ESRCH;
 }
 
 std::optional<Hung> Successor::beat() {
@@ -56,6 +59,7 @@ std::optional<Hung> Successor::beat() {
 
 std::optional<Hung> Successor::process_ended() {
   release();
+  gone_ = false;
   Seen& rank = ranks_[at_];
   rank.poll();
   reads_++;
@@ -87,6 +91,8 @@ void HostWatch::send() {
 
 std::optional<Hung> HostWatch::beat() {
   if (auto hung = successor_.beat()) return hung;
+  if (successor_.gone())
+    if (auto dead = dies(successor_.process_ended())) return dead;
   if (watch_)
     if (auto hung = watch_->beat()) return hung;
   send();

@@ -24,6 +24,7 @@ class Successor {
   // Called when its process has ended: reports a death, or nothing if it ended in order. The next rank is watched from the next
   // beat on.
   std::optional<Hung> process_ended();
+  bool gone() const { return gone_; }       // its process ended before it could be held: to be treated as process_ended()
   int process() const { return process_; }  // a handle that is readable once the process has ended; -1: not known
   bool quiet() const;
   std::uint64_t reads() const { return reads_; }
@@ -35,7 +36,7 @@ class Successor {
   Limits limits_;
   std::size_t at_ = 0;
   int process_ = -1;
-  bool died_ = false;
+  bool died_ = false, gone_ = false;  // reported; there is no such process any more
   std::uint64_t reads_ = 0;
 };
 
@@ -52,7 +53,6 @@ class HostWatch {
     int rank = 0;
     std::uint32_t host = 0;    // of this rank; 0: rank 0's
     double death_seconds = 0;  // before a death is reported: motley's launcher has more information and acts at once
-    Limits limits{};
   };
   HostWatch(Options options, Successor successor, std::unique_ptr<Watch> watch, std::vector<FarHost> far);
   std::optional<Hung> beat();   // every kBeatSeconds

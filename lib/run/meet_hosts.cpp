@@ -93,9 +93,12 @@ class HostFile {
  public:
   explicit HostFile(bool first) {
     if (!first) return;
-    const char* base = std::getenv("TMPDIR");
-    std::string name = std::string(base != nullptr && *base != 0 ? base : "/tmp") + "/motley-XXXXXX";
-    if (mkdtemp(name.data()) != nullptr) directory_ = name;
+    const char* const named = std::getenv("TMPDIR");
+    for (const char* base : {named, "/tmp"}) {
+      if (base == nullptr || *base == 0 || !directory_.empty()) continue;
+      std::string name = std::string(base) + "/motley-XXXXXX";
+      if (mkdtemp(name.data()) != nullptr) directory_ = name;
+    }
   }
   ~HostFile() {
     std::error_code ignored;

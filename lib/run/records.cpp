@@ -11,11 +11,13 @@
 #include <utility>
 
 #include "base/at.h"
+#include "base/hash.h"
 #include "base/host.h"
 
 namespace motley {
 
-static_assert(std::is_trivially_copyable_v<Record> && sizeof(Record) <= 4096, "a record is one small write");
+static_assert(std::has_unique_object_representations_v<Record> && sizeof(Record) <= 4096,
+              "a record is one small write, all hashed");
 
 namespace {
 
@@ -26,6 +28,10 @@ void put_text(char (&to)[N], const std::string& text) {
   while (length < text.size() && length > 0 && (static_cast<unsigned char>(text[length]) & 0xc0U) == 0x80U) length--;
   std::memset(to, 0, N);
   std::memcpy(to, text.data(), length);
+}
+
+std::uint64_t hash_of_rest(const Record& record) {
+  return hash_bytes(reinterpret_cast<const std::byte*>(&record) + sizeof record.hash, sizeof record - sizeof record.hash);
 }
 
 }  // namespace
@@ -52,7 +58,7 @@ std::optional<Record> RecordReader::read() {
   Record record;
   for (int attempt = 0; attempt < 100; attempt++) {
     if (pread(fd_, &record, sizeof record, place_.offset) != static_cast<ssize_t>(sizeof record)) return std::nullopt;
-    if (record.serial == record.serial_end) return record;
+    if (record.hash == hash_of_rest(record)) return record;
   }
   return std::nullopt;
 }
@@ -103,10 +109,9 @@ bool RecordWriter::put_one() {
   {
     const std::lock_guard lock(mutex_);
     changed_ = false;
-    record_.serial++;
-    record_.serial_end = record_.serial;
     copy = record_;
   }
+  copy.hash = hash_of_rest(copy);
   return write(copy);
 }
 

@@ -20,7 +20,7 @@ namespace motley {
 constexpr double kBeatSeconds = 0.25;
 
 struct Record {
-  std::uint64_t serial = 0;    // of this write, here and at the end: a reader that sees two different ones reads again
+  std::uint64_t hash = 0;      // of the bytes that follow: a reader that reads while they are written reads again
   std::uint64_t beat = 0;      // + 1 every kBeatSeconds
   std::uint64_t exchange = 0;  // number of completed waits
   std::uint64_t moved = 0;     // messages that arrived during long waits
@@ -33,8 +33,7 @@ struct Record {
   std::int32_t waits_for = -1;  // a rank; -1: all
   std::int32_t gave_up = 0;     // ended without the others, which wait for it and have to be ended
   std::int32_t blames = -1;     // ended with 86: the rank that hung or died; -1: several
-  char host[kHostNameSize]{}, device[64]{}, phase[96]{}, what[96]{}, reason[1024]{};
-  std::uint64_t serial_end = 0;
+  char host[kHostNameSize]{}, device[64]{}, phase[96]{}, what[96]{}, reason[1028]{};  // no padding at the end
 };
 
 // `rank 1 ("old cpu", pid 4711 on host a)`

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
 #include <motley/runtime.h>
 #include <signal.h>
 #include <unistd.h>
@@ -7,6 +8,7 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -153,7 +155,7 @@ Ending live(const MpiSession& session, OnWatch& watched, const Start& start, con
   if (watched.heartbeat) wires.observe(watched.record.get());
   static const bool watches = on_exit(left_by_exit, nullptr) == 0;
   check(watches, "a process can register a function for its exit");
-  g_in_body = !start.launched;
+  g_in_body = !start.launched && start.ranks > 1;
   Ending own = guarded([&] {
     body(runtime);
     check(wires.idle(), "the body ended with an unfinished message");
@@ -174,6 +176,39 @@ Ending live(const MpiSession& session, OnWatch& watched, const Start& start, con
   give_up(watched, start, end);
 }
 
+// Where motley's launcher does not watch the start: ends the job if MPI_Init does not return in time. Every rank waits in it for
+// the others; MPICH does not notice one that ended or stopped before.
+class StartDeadline {
+ public:
+  StartDeadline(int rank, double seconds)
+      : thread_([this, rank, seconds] {
+          std::unique_lock lock(mutex_);
+          if (begun_.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return has_begun_; })) return;
+          say(named("rank " + std::to_string(rank),
+                    fmt::format("MPI_Init has not returned after {:g} s: a rank has not started, or has ended "
+                                "or stopped before; set MOTLEY_START_SECONDS if ranks start slowly",
+                                seconds)));
+          MpiSession::end_others(static_cast<int>(Exit::hung));
+          _exit(static_cast<int>(Exit::hung));
+        }) {}
+  ~StartDeadline() {
+    {
+      const std::lock_guard lock(mutex_);
+      has_begun_ = true;
+    }
+    begun_.notify_one();
+    thread_.join();
+  }
+  StartDeadline(const StartDeadline&) = delete;
+  StartDeadline& operator=(const StartDeadline&) = delete;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable begun_;
+  bool has_begun_ = false;
+  std::thread thread_;
+};
+
 int run_among_others(const Start& start, int argc, char** argv, const std::function<void(Runtime&)>& body) {
   OnWatch watched;
   std::optional<MpiSession> session;
@@ -185,7 +220,11 @@ int run_among_others(const Start& start, int argc, char** argv, const std::funct
       watched.record = std::make_unique<RecordWriter>(start.records, start.rank, start.device);
       watched.heartbeat = std::make_unique<Heartbeat>(*watched.record, limits, Heartbeat::Voice::silent);
     }
-    session.emplace(argc, argv);
+    {
+      std::optional<StartDeadline> deadline;
+      if (!start.launched && start.ranks > 1) deadline.emplace(start.rank, limits.start_seconds);
+      session.emplace(argc, argv);
+    }
     end = live(*session, watched, start, limits, body);
     session->finish();
   });

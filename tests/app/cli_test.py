@@ -1524,6 +1524,13 @@ def deaths_under_mpiexec():
         run = room.json(f"own{victim}/run.json")
         assert run["status"] == "failed" and run["code"] == 86 and run["steps"] > 0 and "killed" in run["reason"], run
         wait_for(lambda: not (room.path / f"own{victim}/.lock").exists(), "the lock is gone")
+    # One that ends or stays away before MPI_Init leaves the others in it.
+    for setting, program, code, said in [("MOTLEY_CORES=100000", MOTLEY, 78, "is not a list of cores"), ("MOTLEY_START_SECONDS=3", "true", 86, "MPI_Init has not returned after 3 s")]:
+        words = [str(mpiexec), "-genv", *setting.split("=")] if program == "true" else [str(mpiexec)]
+        late = [program] if program == "true" else ["-env", *setting.split("="), program, "train", "job.json", "--run-dir", "late"]
+        done = subprocess.run([*words, "-n", "1", *late, ":", "-n", "1", MOTLEY, "train", "job.json", "--run-dir", "late"], cwd=room.path, capture_output=True, text=True, timeout=LIMIT)
+        assert done.returncode == code, (done.returncode, done.stderr)
+        has(done.stderr, said)
 
 
 def deaths():

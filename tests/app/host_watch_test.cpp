@@ -122,6 +122,21 @@ TEST_CASE("a slow file holds up the heartbeat alone; what changed meanwhile is w
   CHECK(now->beat == 1);
 }
 
+TEST_CASE("a record that is not whole is not used") {
+  const Directory directory;
+  RecordWriter record(directory.path, 0, "device");
+  const std::filesystem::path file = record_path(directory.path, 0);
+  REQUIRE(RecordReader(file).read());
+  for (const std::size_t place : {offsetof(Record, beat), offsetof(Record, reason), sizeof(Record) - 1}) {
+    const int fd = open(file.c_str(), O_WRONLY | O_CLOEXEC);
+    REQUIRE(pwrite(fd, "x", 1, static_cast<off_t>(place)) == 1);
+    close(fd);
+    CHECK(!RecordReader(file).read());
+    record.beat();
+    CHECK(RecordReader(file).read());
+  }
+}
+
 TEST_CASE("records in one file of a host, whose name may go") {
   const Directory directory;
   const std::filesystem::path file = directory.path / "records";
@@ -225,6 +240,23 @@ TEST_CASE("a process that ends: named where it left no code") {
   }
 }
 
+TEST_CASE("a process that ended before it could be watched died, too") {
+  const Directory directory;
+  const pid_t child = fork();
+  if (child == 0) {
+    RecordWriter record(directory.path, 1, "old");
+    record.phase("conv2d_2 backward");
+    _exit(0);
+  }
+  REQUIRE(waitpid(child, nullptr, 0) == child);
+  std::vector<Watched> ring{{1, RecordPlace{record_path(directory.path, 1)}}};
+  HostWatch watch({.rank = 0}, Successor(ring, {}), nullptr, {});
+  const auto dead = watch.beat();
+  REQUIRE(dead);
+  CHECK_THAT(dead->text, Contains("rank 1 (\"old\", pid ") && Contains("died in phase 'conv2d_2 backward'"));
+  CHECK(!watch.beat());  // reported once
+}
+
 TEST_CASE("a link: records arrive whole, texts at their length") {
   auto [here, there] = linked();
   Record record;
@@ -284,7 +316,7 @@ TEST_CASE("a heartbeat ends its process though nothing reads what it says of man
     for (int r = 0; r < kRanks; r++) records.push_back(std::make_unique<RecordWriter>(directory.path, r, ""));
     dup2(ends[1], STDERR_FILENO);
     Heartbeat heartbeat(*records[0], limits, Heartbeat::Voice::speaks);
-    heartbeat.watch(std::make_unique<HostWatch>(HostWatch::Options{.limits = limits}, Successor({}, limits),
+    heartbeat.watch(std::make_unique<HostWatch>(HostWatch::Options{}, Successor({}, limits),
                                                 std::make_unique<Watch>(directory.path, kRanks, limits), std::vector<FarHost>{}));
     ::poll(nullptr, 0, 1000 * static_cast<int>(kPatience));
     _exit(1);

@@ -22,13 +22,14 @@
 
 namespace {
 
-bool g_hangs_at_the_end = false;  // this rank's MPI_Finalize does not come back
+bool g_hangs_at_the_end = false, g_dies_at_the_end = false;  // this rank in MPI_Finalize
 
 }  // namespace
 
 // In MPI's place: its own is PMPI_Finalize.
 extern "C" int MPI_Finalize() {
   while (g_hangs_at_the_end) pause();
+  if (g_dies_at_the_end) raise(SIGKILL);
   return PMPI_Finalize();
 }
 
@@ -118,8 +119,8 @@ void victim(Runtime& rt, int signal) {
   static_cast<void>(agree(rt.transport(), 0));
 }
 
-void hang_at_the_end(Runtime& rt, int code) {
-  g_hangs_at_the_end = rt.rank() == 1;
+void fault_at_the_end(Runtime& rt, bool& fault, int code) {
+  fault = rt.rank() == 1;
   rt.print("result");
   if (code != 0) throw Error(static_cast<Exit>(code), "a bad config");
 }
@@ -139,8 +140,10 @@ const std::map<std::string, void (*)(Runtime&)>& modes() {
       {"compute", compute},
       {"victim_stops", [](Runtime& rt) { victim(rt, SIGSTOP); }},
       {"victim_dies", [](Runtime& rt) { victim(rt, SIGKILL); }},
-      {"hang_at_the_end", [](Runtime& rt) { hang_at_the_end(rt, 0); }},
-      {"refuse_and_hang_at_the_end", [](Runtime& rt) { hang_at_the_end(rt, 78); }},
+      {"hang_at_the_end", [](Runtime& rt) { fault_at_the_end(rt, g_hangs_at_the_end, 0); }},
+      {"refuse_and_hang_at_the_end", [](Runtime& rt) { fault_at_the_end(rt, g_hangs_at_the_end, 78); }},
+      {"die_at_the_end", [](Runtime& rt) { fault_at_the_end(rt, g_dies_at_the_end, 0); }},
+      {"refuse_and_die_at_the_end", [](Runtime& rt) { fault_at_the_end(rt, g_dies_at_the_end, 78); }},
       {"result_and_error", result_and_error},
       {"segv", [](Runtime& rt) { with_a_fault(rt, [] { static_cast<void>(raise(SIGSEGV)); }); }},
       {"kill9", [](Runtime& rt) { with_a_fault(rt, [] { static_cast<void>(raise(SIGKILL)); }); }},

@@ -306,6 +306,19 @@ TEST_CASE("MPI_Finalize does not come back: the run ends with the code that all 
   }
 }
 
+TEST_CASE("a rank dies in MPI_Finalize: the run ends with the code that all had agreed on") {
+  Probe good({.mode = "die_at_the_end"}), bad({.mode = "refuse_and_die_at_the_end"});
+  CHECK_END(good, 0, "");
+  CHECK(good.out == "result\n");
+  CHECK_END(bad, 78, "a bad config");
+}
+
+TEST_CASE("under a user's mpiexec: records of heartbeats where TMPDIR cannot be used") {
+  Probe probe({.mode = "ok", .environment = {"TMPDIR=/proc/none"}, .before = {MPIEXEC, "-n", "3"}});
+  CHECK_END(probe, 0, "");
+  CHECK_THAT(probe.err, !Contains("heartbeat"));
+}
+
 TEST_CASE("a slow rank is reported, not ended") {
   Probe probe({.mode = "slow", .ranks = 2, .environment = {"MOTLEY_HUNG_SECONDS=1"}});
   CHECK_END(probe, 0, "motley: rank 0 waits for rank 1 in \"gather_all\" since 1 s: rank 1 (\"old cpu 1\", pid ");

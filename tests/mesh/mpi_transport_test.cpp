@@ -16,6 +16,19 @@ TEST_CASE("mpi: every case") {
   }
 }
 
+TEST_CASE("mpi: a long message goes in parts, which count as data that moves") {
+  if (world().size() < 2) return;
+  std::vector<std::byte> data(std::size_t{40} << 20);
+  const std::uint64_t before = world().parts();
+  if (world().rank() < 2) {
+    const int other = 1 - world().rank();
+    const auto ticket = world().rank() == 0 ? world().send(other, 0, data) : world().receive(other, 0, data);
+    wait(world(), std::span(&ticket, 1), "a long message");
+    CHECK(world().parts() - before == 3);
+  }
+  static_cast<void>(agree(world(), 0));
+}
+
 TEST_CASE("mpi: whether messages may be in a GPU's memory is what this MPI says") {
   CHECK(world().takes_device_memory() == (MPIX_Query_cuda_support() == 1));
 }

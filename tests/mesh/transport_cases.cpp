@@ -74,6 +74,25 @@ void large(Transport& t) {
   everyone_to_everyone(t, 2, 40000);
 }  // up to 1.5 MB a message
 
+// Longer than what one part of a message takes.
+void long_message(Transport& t) {
+  if (t.size() < 2) return;
+  const int next = (t.rank() + 1) % t.size(), before = (t.rank() + t.size() - 1) % t.size();
+  constexpr std::size_t kBytes = (std::size_t{33} << 20) + 5;
+  const auto value = [](int rank, std::size_t i) {
+    return static_cast<std::byte>(static_cast<std::size_t>(rank) + i + (i >> 13U));
+  };
+  std::vector<std::byte> out(kBytes), in(kBytes);
+  for (std::size_t i = 0; i < kBytes; i++) out[i] = value(t.rank(), i);
+  const std::int64_t bytes = t.bytes_received();
+  const Transport::Ticket both[]{t.receive(before, 3, in), t.send(next, 3, out)};
+  wait(t, both, "a long message");
+  bool same = true;
+  for (std::size_t i = 0; i < kBytes; i++) same = same && in[i] == value(before, i);
+  expect(same, "what was sent arrives");
+  expect(t.bytes_received() - bytes == static_cast<std::int64_t>(kBytes), "its bytes count once");
+}
+
 void order_and_late_waits(Transport& t) {
   if (t.size() < 2) return;
   const int next = (t.rank() + 1) % t.size(), before = (t.rank() + t.size() - 1) % t.size();
@@ -290,6 +309,7 @@ const std::vector<TransportCase>& transport_cases() {
   static const std::vector<TransportCase> cases{{"uneven and empty messages", uneven_and_empty},
                                                 {"many outstanding", many_outstanding},
                                                 {"large messages", large},
+                                                {"a long message", long_message},
                                                 {"order and late waits", order_and_late_waits},
                                                 {"gather_all", gather_all},
                                                 {"agree", agreement},
