@@ -246,7 +246,7 @@ void train_ranks(Runtime& rt, const Task& task) {
                      .evaluate_every_epochs = job.train.evaluate_every_epochs,
                      .resume = task.options.from,
                      .done_before = finished(task.directory / kAside) ? std::optional(load_run_json(before)) : std::nullopt,
-                     .began = [&] { drop_aside(task.directory); },
+                     .began = [&](const std::vector<std::filesystem::path>& ended) { drop_aside(task.directory, ended); },
                      .run_directory = task.directory,
                      .dump = task.options.dump,
                      .trace = task.options.trace,

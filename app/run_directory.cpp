@@ -109,8 +109,11 @@ bool has_results(const fs::path& directory) {
          (fs::exists(directory / kMetrics) && fs::file_size(directory / kMetrics) > 0);
 }
 
-void drop_aside(const fs::path& run) {
+void drop_aside(const fs::path& run, const std::vector<fs::path>& ended) {
   std::error_code ignored;
+  if (!ended.empty()) fs::create_directories(run / kAside / kCheckpoints, ignored);
+  for (const fs::path& checkpoint : ended) fs::rename(checkpoint, run / kAside / kCheckpoints / checkpoint.filename(), ignored);
+  fs::remove_all(run / kDropped, ignored);
   fs::rename(run / kAside, run / kDropped, ignored);  // at once: remains that a kill leaves are not taken for a run
   fs::remove_all(run / kDropped, ignored);
 }
@@ -137,6 +140,7 @@ RunDirectory::RunDirectory(fs::path path, IfRun if_run) : path_(std::move(path))
     make();
     lock();
     restore();  // left by a process that was killed before its first step
+    remove_unfinished();
     if (!holds_a_run(path_)) return;
     if (if_run == IfRun::refuse && has_results(path_))
       throw UserError(path_.string() +
@@ -281,6 +285,18 @@ void RunDirectory::restore() {
     if (fs::exists(aside / name, failed)) fs::rename(aside / name, path_ / name, failed);
   fs::remove(aside / kCheckpoints, failed);
   fs::remove(aside, failed);  // except what could not be moved
+}
+
+// Files that a killed process was writing.
+void RunDirectory::remove_unfinished() const {
+  std::error_code failed;
+  for (fs::directory_iterator it(path_, failed), end; !failed && it != end; it.increment(failed)) {
+    const std::string name = it->path().filename().string(), its = made_for(name);
+    if (its != name && std::find(kFilesOfARun.begin(), kFilesOfARun.end(), its) != kFilesOfARun.end()) {
+      std::error_code stays;
+      fs::remove(it->path(), stays);
+    }
+  }
 }
 
 void RunDirectory::forget() {

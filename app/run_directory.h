@@ -32,7 +32,8 @@ std::filesystem::path new_run_path(const std::string& job_name);
 // Where the files of a previous run are kept while it is resumed or overwritten: until the first new step, or for good if no step
 // is done.
 constexpr const char* kAside = ".before";
-void drop_aside(const std::filesystem::path& run);  // called when the first step is done
+// Called when the first step is done. ended: checkpoints that are dropped with them, at once.
+void drop_aside(const std::filesystem::path& run, const std::vector<std::filesystem::path>& ended = {});
 
 // Whether steps were done here, or there are weights or a checkpoint: what only --overwrite may remove or replace.
 bool has_results(const std::filesystem::path& run);
@@ -80,6 +81,7 @@ class RunDirectory {
   void leave();
   void put_aside();
   void restore();
+  void remove_unfinished() const;
   std::filesystem::path path_{};
   std::vector<std::filesystem::path> made_{};  // directories, outermost first
   int lock_ = -1;

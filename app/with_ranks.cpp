@@ -389,6 +389,8 @@ int launch_them(const Options& options, const CommandLine& line, Subject subject
 }  // namespace
 
 int with_ranks(const Options& given, const CommandLine& line) {
+  if (!given.from.empty())
+    throw UserError("--from-checkpoint is the launcher's; to continue from a checkpoint: --resume DIR", Exit::usage);
   if (how_started().mpi) return as_a_rank(given, line);
   Options options = given;
   if (!given.resume.empty()) {

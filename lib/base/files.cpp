@@ -15,6 +15,8 @@
 namespace motley {
 namespace {
 
+constexpr const char* kNew = ".new-";  // then the process and a number: the end of a name of made_beside()
+
 [[noreturn]] void fail(const std::string& what, const std::filesystem::path& path) {
   throw UserError(path.string() + ": cannot be " + what + ": " + std::strerror(errno), Exit::io);
 }
@@ -53,10 +55,19 @@ void write_all(int fd, std::span<const std::byte> bytes, const std::filesystem::
 std::filesystem::path made_beside(const std::filesystem::path& path, const std::function<bool(const char*)>& make) {
   static std::atomic<int> count{0};  // threads of one process are ranks too
   for (;;) {                         // an existing one was left by a process that was killed
-    const std::string name = path.string() + ".new-" + std::to_string(::getpid()) + "-" + std::to_string(count++);
+    const std::string name = path.string() + kNew + std::to_string(::getpid()) + "-" + std::to_string(count++);
     if (make(name.c_str())) return name;
     if (errno != EEXIST) fail("created in the directory " + folder_of(path).string(), path);
   }
+}
+
+std::string made_for(const std::string& name) {
+  const std::size_t at = name.rfind(kNew);
+  if (at == std::string::npos) return name;
+  const std::string_view numbers = std::string_view(name).substr(at + std::strlen(kNew));
+  const bool ours =
+      numbers.find_first_not_of("0123456789-") == std::string_view::npos && numbers.find('-') != std::string_view::npos;
+  return ours ? name.substr(0, at) : name;
 }
 
 NewFile::NewFile(const std::filesystem::path& path) : final_(target_of(path)) {

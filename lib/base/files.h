@@ -26,6 +26,9 @@ void require_writable(const std::filesystem::path& file, Pipes pipes = Pipes::re
 // A free name beside `path` under which make() has created something; make() returns false with errno set. UserError (74).
 std::filesystem::path made_beside(const std::filesystem::path& path, const std::function<bool(const char* name)>& make);
 
+// The file that a name of made_beside() was made for, also by a process that was killed; of other names the name itself.
+std::string made_for(const std::string& name);
+
 // A file written beside `path`, or beside what a symbolic link of this name leads to; keep() syncs, renames and syncs the folder.
 // Until then an existing file stays as it is; a file that is not kept is removed. UserError (74) says which call failed on `path`.
 class NewFile {

@@ -161,7 +161,8 @@ std::string npy_start(std::string_view descr, const std::vector<Index>& extents)
   const std::size_t before = kMagic.size() + kVersion.size() + 2;  // includes the header's length field
   header.append((kAlign - (before + header.size() + 1) % kAlign) % kAlign, ' ');
   header += '\n';
-  check(header.size() < kMostNpyHeader, "a version 1.0 header is shorter than 64 KiB");
+  if (header.size() >= kMostNpyHeader)
+    throw UserError("a tensor of " + std::to_string(extents.size()) + " dims has a .npy header of 64 KiB or more", Exit::data);
   std::string start(kMagic);
   start += kVersion;
   start += static_cast<char>(header.size() & 0xff);

@@ -4,8 +4,11 @@
 #include <motley/error.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <string>
+#include <type_traits>
 
 #include "base/at.h"
 #include "graph/micro_batches.h"
@@ -28,11 +31,15 @@ void each_sample(const std::vector<Index>& which, const Box& box, std::span<std:
       std::fill(values.begin(), values.end(), static_cast<From>(missing));
     else
       read(sample, inner, std::span<From>(values));
+    bool beyond = false;  // what is fused may hide an infinity: the greater of 0 and -infinity is 0
     for (const From value : values) {
       const To narrow = static_cast<To>(value);
+      if constexpr (sizeof(To) < sizeof(From) && std::is_floating_point_v<To>)
+        beyond = beyond || (std::abs(value) > std::numeric_limits<To>::max() && std::isfinite(value));
       std::memcpy(to, &narrow, sizeof narrow);
       to += sizeof narrow;
     }
+    if (beyond) throw UserError("sample " + std::to_string(sample) + " has a value that is too large for f32", Exit::data);
   }
 }
 

@@ -117,7 +117,7 @@ class Evaluating {
     const double seconds = options_.loss == LossKind::softmax_cross_entropy
                                ? for_each_batch([&](Index first, Index count) { add_classes(score, first, count); })
                                : for_each_batch([&](Index first, Index count) { add_numbers(score, first, count); });
-    if (score.rows == 0) throw UserError("every label of the samples is ignored, so there is no loss", Exit::data);
+    if (score.rows == 0) throw AgreedError("every label of the samples is ignored, so there is no loss", Exit::data, -1);
     const auto count = static_cast<double>(score.rows);
     Evaluation out{.samples = data_->samples(),
                    .mean_loss = score.loss / count,

@@ -23,13 +23,19 @@ RunCheckpoints::RunCheckpoints(Runtime& rt, Trainer& trainer, const std::filesys
       position_(std::move(position)),
       warn_(std::move(warn)) {}
 
-void RunCheckpoints::begin_at(Index step) {
-  saved_ = step;
+void RunCheckpoints::begin_at(Index step, bool saved) {
+  if (saved) saved_ = step;
   saved_at_ = seconds_now();
 }
 
 bool RunCheckpoints::is_time_over() const {
   return options_.every_seconds > 0 && seconds_now() - saved_at_ >= options_.every_seconds;
+}
+
+std::vector<std::filesystem::path> RunCheckpoints::newer(Index step) const {
+  std::vector<std::filesystem::path> out = checkpoints_of(run_directory_);
+  std::erase_if(out, [&](const std::filesystem::path& one) { return *step_of(one) <= step; });
+  return out;
 }
 
 // Also removes the remains of unfinished ones.
@@ -42,7 +48,11 @@ void RunCheckpoints::keep_newest(Index step) const {
     if (const fs::path& path = it->path(); path.extension() == ".new" && step_of(path.stem())) left.push_back(path);
   for (const fs::path& checkpoint : checkpoints_of(run_directory_))
     if (*step_of(checkpoint) > step || keep-- <= 0) left.push_back(checkpoint);
-  for (const fs::path& path : left) fs::remove_all(path, ignored);
+  for (const fs::path& path : left) {
+    fs::path unfinished = path;  // no longer a checkpoint, so that half of one is never taken for one
+    if (step_of(path)) fs::rename(path, unfinished += ".new", ignored);
+    fs::remove_all(ignored ? path : unfinished, ignored);
+  }
 }
 
 void RunCheckpoints::begin(Index step) {

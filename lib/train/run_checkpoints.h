@@ -18,13 +18,15 @@ class RunCheckpoints {
   RunCheckpoints(Runtime& rt, Trainer& trainer, const std::filesystem::path& run_directory, const CheckpointOptions& options,
                  std::function<DataPosition(Index step)> position, std::function<void(const std::string& line)> warn);
 
-  void begin_at(Index step);  // the run begins, or continues, after this step: nothing to save yet
+  // The run begins, or continues, after this step. saved: nothing to save yet.
+  void begin_at(Index step, bool saved);
   bool is_time_over() const;  // whether the next one is due by the clock
   bool is_saved(Index step) const { return saved_ == step; }
   bool is_begun() const { return begun_ >= 0; }  // one is being written while training continues
   Index failed() const { return failed_; }       // number that could not be written
-  // Removes checkpoints after this step, which belong to another course of the run, and of the others all but the newest. This rank
-  // alone.
+  // Checkpoints after this step, which belong to another course of the run.
+  std::vector<std::filesystem::path> newer(Index step) const;
+  // Removes these, and of the others all but the newest. This rank alone.
   void keep_newest(Index step) const;
 
   // Collective. If a checkpoint cannot be written (74) there is a warning, and the earlier ones stay as they are.

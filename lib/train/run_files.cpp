@@ -150,12 +150,15 @@ void MetricsFile::add_test(const StepFacts& facts) {
   const std::string end = "}\n";
   const off_t size = lseek(fd_, 0, SEEK_END);
   if (size < static_cast<off_t>(end.size())) return;  // a pipe or a device, whose lines have been read
-  if (ftruncate(fd_, size - static_cast<off_t>(end.size())) != 0) fail("ftruncate");
-  try {
-    append(", " + to_text(more).substr(1) + "\n");
-  } catch (const Error&) {
-    append(end);
-    throw;
+  // Over the end of the line, by one write: whoever is killed meanwhile leaves a whole line.
+  const std::string text = ", " + to_text(more).substr(1) + "\n";
+  const ssize_t n = pwrite(fd_, text.data(), text.size(), size - static_cast<off_t>(end.size()));
+  if (n != static_cast<ssize_t>(text.size())) {
+    const int why = n < 0 ? errno : ENOSPC;
+    if (n > 0 && (ftruncate(fd_, size) != 0 || pwrite(fd_, end.data(), end.size(), size - static_cast<off_t>(end.size())) < 0))
+      fail("ftruncate");
+    errno = why;
+    fail("write");
   }
   has_test_ = true;
 }

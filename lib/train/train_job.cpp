@@ -142,10 +142,14 @@ class Job {
     return {next / per_epoch, next % per_epoch, batch_, in_.data.train->samples()};
   }
 
+  bool is_own(const std::filesystem::path& checkpoint) const {
+    return plain_path(checkpoint).parent_path() == plain_path(in_.run_directory / kCheckpoints);
+  }
+
   // After the first step, or if no step is left: removes what an earlier course of the run has left. Rank 0.
   void begin_for_good() {
     if (std::exchange(begun_for_good_, true) || rt_.rank() != 0) return;
-    if (in_.began) in_.began();
+    if (in_.began) in_.began(in_.resume.empty() ? std::vector<std::filesystem::path>{} : checkpoints_.newer(first_step_));
     if (!in_.resume.empty()) checkpoints_.keep_newest(first_step_);
   }
 
@@ -181,7 +185,7 @@ class Job {
     const double start = seconds_now();
     const CheckpointOptions& when = in_.checkpoint;
     catch_up();
-    checkpoints_.begin_at(first_step_);
+    checkpoints_.begin_at(first_step_, in_.resume.empty() || is_own(in_.resume));
     ahead_.emplace(spare_cores(), feeds_of(first_));
     for (Index s = first_; s < total_ && !stop_; s++) {
       if (s - first_ == static_cast<Index>(warm_up(static_cast<std::size_t>(total_ - first_)))) cores_.emplace(allowed_cores());

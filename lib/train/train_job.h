@@ -30,7 +30,8 @@ struct TrainPlanInput {
   Index evaluate_every_epochs = 0;            // 0: only at the end
   std::filesystem::path resume{};             // a checkpoint from which training continues; empty: from the start
   std::optional<TrainSummary> done_before{};  // resumed: the earlier run's summary, if it was done; the same on every rank
-  std::function<void()> began{};              // called on rank 0 before the first file of an earlier run is replaced
+  // Called on rank 0 before the first file of an earlier run is replaced, with the checkpoints of its course that ends now.
+  std::function<void(const std::vector<std::filesystem::path>& ended)> began{};
   std::filesystem::path run_directory{};
   std::filesystem::path dump{};                             // folder for dumped tensors; empty: none
   std::filesystem::path trace{};                            // Chrome trace of the last steps; empty: none

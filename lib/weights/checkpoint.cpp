@@ -178,7 +178,7 @@ StoredPart ShardWriter::add(const Box& box, std::span<const std::byte> values) {
 void finish_checkpoint(const fs::path& made, const fs::path& final_path, const Manifest& manifest) {
   const std::string text = to_text(manifest);
   check_structure(manifest, final_path.string());
-  if (text.size() > kMostManifest) throw UserError(final_path.string() + ": a manifest of more than 64 MiB", Exit::data);
+  if (text.size() > kMostManifest) throw UserError(final_path.string() + ": a manifest of more than 64 MiB", Exit::io);
   write_file((made / kManifest).string(), text);
   write_file((made / kMarker).string(), to_hex(hash_bytes(text)) + "\n");
   std::error_code failed, ignored;
@@ -209,7 +209,8 @@ void refuse_other_files(const fs::path& checkpoint) {
   };
   if (!fs::is_directory(status)) refuse("it exists and is not a directory");
   for (fs::directory_iterator it(checkpoint, failed), end; !failed && it != end; it.increment(failed))
-    if (const std::string name = it->path().filename().string(); name != kManifest && name != kMarker && !rank_of(name))
+    if (const std::string name = it->path().filename().string(), its = made_for(name);
+        its != kManifest && its != kMarker && !rank_of(its))
       refuse("it holds " + shown(name) + ", which is not part of a checkpoint");
 }
 

@@ -37,7 +37,7 @@ class ShardWriter {
 
 // Writes the manifest and the marker into `made`, where the ranks' files are, then renames that directory to `final_path`; what was
 // there is removed after that, or, with a file system that cannot exchange names, is beside it (`.old`) for a moment. UserError
-// (65: the parts do not make up the tensors; 74).
+// (65: the parts do not make up the tensors; 74: also a manifest of more than 64 MiB).
 void finish_checkpoint(const std::filesystem::path& made, const std::filesystem::path& final_path, const Manifest& manifest);
 
 // To be called before a checkpoint is written there. UserError (74): what exists there is not a checkpoint, not even a damaged one.

@@ -232,7 +232,7 @@ std::unique_ptr<WeightsFile> in_own_names(std::unique_ptr<WeightsFile> file, con
   std::set<int> used, contradicted;
   for (const StoredTensor& w : wanted) {
     const Source source = finder.find(w);
-    if (source.tensor < 0) continue;
+    if (source.tensor < 0 || (source.is_plain() && used.contains(source.tensor))) continue;
     const StoredTensor& stored = at(file->tensors(), source.tensor);
     const bool unlike = source.is_plain() && !has_form(stored.extents, w);
     tensors.push_back({w.name, stored.dtype, unlike ? stored.extents : w.extents});

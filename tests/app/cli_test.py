@@ -137,7 +137,7 @@ def usage():
                         (("train", "x", "--overwrit"), 'did you mean "--overwrite"?'), (("verify", "x", "--steps", "many"), "--steps"),
                         (("verify", "x", "--steps", "0"), "--steps"), (("plan", "x", "y"), 'unexpected argument "y"'), (("check",), "FILE"), (("convert", "", "x.npz"), "an argument is empty"), (("model", "lenet5", "--set", "width=0.5"), "--set changes a job, and model reads none"),
                         (("plan", "x", "--format", "xml"), "--format"), (("--nonsense",), "--nonsense"),
-                        (("profile", "--set", "train.batch=1"), "--set")]:
+                        (("train", "x", "--from-checkpoint", "y"), "--resume DIR"), (("profile", "--set", "train.batch=1"), "--set")]:
         done = room.run(*words, code=64)
         has(done.err, part)
         assert done.out == "", done.out
@@ -1148,7 +1148,9 @@ def resumes():
         shutil.copytree(room.path / "full", room.path / name)
         shutil.rmtree(room.path / name / "checkpoints/step-20")
     as_at_16("again")
+    (room.path / "again/weights.safetensors.new-4711-3").write_text("what a killed process was writing")
     done = room.run("train", "job.json", "--resume", "again", *every)
+    assert not (room.path / "again/weights.safetensors.new-4711-3").exists()
     has(done.err, "resuming from again/checkpoints/step-16")
     assert losses(room, "again") == losses(room, "full") and room.json("again/run.json")["steps"] == 20
     assert (room.path / "again/weights.safetensors").read_bytes() == (room.path / "full/weights.safetensors").read_bytes()

@@ -106,6 +106,10 @@ TEST_CASE("a damaged or missing file is refused by name and code") {
   CHECK(changed("shape", "shapo") == Exit::data);
 }
 
+TEST_CASE("a header that version 1.0 cannot have is refused") {
+  CHECK_THROWS_WITH(npy_start("<f4", std::vector<Index>(30000, 1)), Catch::Contains("a tensor of 30000 dims"));
+}
+
 TEST_CASE("a file that cannot be written says so and leaves the old one") {
   Folder folder;
   CHECK_THROWS_AS(write_pieces(folder.path / "no" / "such" / "x.npy", {}), UserError);

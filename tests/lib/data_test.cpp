@@ -303,6 +303,23 @@ TEST_CASE("a batch gives every rank its box, in the type asked for") {
   CHECK(ask<std::int32_t>(b.labels, {{3, 4}}) == std::vector<std::int32_t>{1});
 }
 
+TEST_CASE("a sample that f32 cannot hold is refused in f32, not in f64") {
+  class Large final : public Dataset {
+   public:
+    Index samples() const override { return 2; }
+    Index classes() const override { return 2; }
+    std::vector<Index> sample_extents() const override { return {2}; }
+    std::int32_t label(Index) const override { return 0; }
+    void read(Index sample, const Box&, std::span<double> out) const override {
+      std::fill(out.begin(), out.end(), sample == 0 ? -3.4e38 : -1e39);
+    }
+  };
+  const Batch b = batch_of(std::make_shared<Large>(), {0, 1}, 0, 0);
+  CHECK(ask<double>(b.images, {{1, 2}, {0, 2}}) == std::vector<double>{-1e39, -1e39});
+  CHECK(ask<float>(b.images, {{0, 1}, {0, 2}})[1] == -3.4e38F);
+  CHECK_THROWS_WITH(ask<float>(b.images, {{0, 2}, {0, 2}}), Catch::Contains("sample 1 has a value that is too large for f32"));
+}
+
 TEST_CASE("an epoch is a range of batches that outlives its maker") {
   Folder folder;
   put_mnist(folder);

@@ -67,6 +67,10 @@ TEST_CASE("weights by name: a matrix after a flatten, a wrapper's prefix, what s
   CHECK(file->tensors().size() == 4);
   CHECK(own({{"module.transformer.h.0.ln_1.weight", kF, {4}}}, {{"h.0.ln_1.weight", kF, {4}}})->find("h.0.ln_1.weight") >= 0);
   CHECK(own({{"_orig_mod.fc.bias", kF, {4}}}, {{"fc.bias", kF, {4}}})->find("fc.bias") >= 0);
+  // One tensor is one parameter's alone.
+  const auto once = own({{"h.weight", kF, {2, 2}}}, {{"h.weight", kF, {2, 2}}, {"h_weight.weight", kF, {2, 2}}});
+  CHECK(once->find("h.weight") >= 0);
+  CHECK(once->find("h_weight.weight") < 0);
   // As many elements in other dims are another tensor.
   CHECK(extents(*own({{"w", kF, {3, 2}}}, {{"w", kF, {2, 3}}}), "w") == std::vector<Index>{3, 2});
   CHECK(extents(*own({{"w", kF, {12}}}, {{"w", kF, {2, 3, 2}}}), "w") == std::vector<Index>{12});

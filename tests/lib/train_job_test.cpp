@@ -330,6 +330,68 @@ TEST_CASE("a checkpoint that is being written is complete before an evaluation, 
   }
 }
 
+TEST_CASE("a job that goes on from an older checkpoint gives up the newer ones; one elsewhere keeps a checkpoint of its own",
+          "[train]") {
+  const Folder folder, elsewhere;
+  const Plan plan = small_plan(2, DType::f64);
+  std::vector<std::string> ended;
+  const auto run = [&](const Folder& in, const std::filesystem::path& resume, Index max_steps) {
+    run_ranks_in_memory(2, [&](Runtime& rt) {
+      train_job(rt, {.plan = &plan,
+                     .data = small_data(20),
+                     .max_steps = max_steps,
+                     .checkpoint = {.every_steps = 2, .keep = 9},
+                     .resume = resume,
+                     .began =
+                         [&](const auto& list) {
+                           for (const auto& one : list) ended.push_back(one.filename().string());
+                         },
+                     .run_directory = in.path()});
+    });
+  };
+  const auto kept = [&](const Folder& in) {
+    std::set<std::string> out;
+    for (const auto& entry : std::filesystem::directory_iterator(in.path() / "checkpoints"))
+      out.insert(entry.path().filename().string());
+    return out;
+  };
+  run(folder, {}, 6);
+  CHECK(ended.empty());
+  CHECK(kept(folder) == std::set<std::string>{"step-2", "step-4", "step-6"});
+  run(elsewhere, folder.path() / "checkpoints/step-6", 6);  // nothing is left to train
+  CHECK(ended.empty());
+  CHECK(kept(elsewhere) == std::set<std::string>{"step-6"});
+  run(folder, folder.path() / "checkpoints/step-2", 4);
+  CHECK(ended == std::vector<std::string>{"step-6", "step-4"});
+  CHECK(kept(folder) == std::set<std::string>{"step-2", "step-4"});
+}
+
+TEST_CASE("an evaluation of labels that are all ignored keeps what was trained", "[train]") {
+  const Folder folder;
+  const Plan plan = small_plan(2, DType::f64), evaluation = evaluation_plan(plan);
+  int refused = 0;
+  std::mutex lock;
+  const Datasets all = small_data(20);
+  run_ranks_in_memory(2, [&](Runtime& rt) {
+    try {
+      EvaluateOptions evaluate;
+      evaluate.ignored = 0;
+      train_job(rt, {.plan = &plan,
+                     .evaluation = &evaluation,
+                     .evaluate = evaluate,
+                     .data = {all.train, std::make_shared<Fixed>(1)},
+                     .max_steps = 3,
+                     .run_directory = folder.path()});
+    } catch (const Error& e) {
+      const std::lock_guard hold(lock);
+      refused += std::string(e.what()).find("every label of the samples is ignored") != std::string::npos ? 1 : 0;
+    }
+  });
+  CHECK(refused == 2);
+  CHECK(std::filesystem::exists(folder.path() / "weights.safetensors"));
+  CHECK(std::filesystem::exists(folder.path() / "checkpoints/step-3/complete"));
+}
+
 TEST_CASE("a training job that fails says so in run.json", "[train]") {
   const Folder folder;
   const Plan plan = small_plan(2, DType::f64);

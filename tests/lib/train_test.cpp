@@ -158,11 +158,17 @@ TEST_CASE("trainer: a checkpoint does not replace what is none", "[train]") {
   std::ofstream(file) << "this too";
   std::filesystem::create_directory(folder.path() / "other.new");
   std::ofstream(folder.path() / "other.new/thesis.txt") << "that too";
+  std::filesystem::create_directory(folder.path() / "step-1.new");  // left by a process that was killed while it saved
+  for (const char* name : {"rank-0.bin", "rank-1.bin.new-21891-0", "manifest.json.new-21891-12"})
+    std::ofstream(folder.path() / "step-1.new" / name) << "half";
+  std::filesystem::create_directory(folder.path() / "named.new");
+  std::ofstream(folder.path() / "named.new/rank-0.bin.new-x") << "mine";
   std::mutex lock;
   run_ranks_in_memory(2, [&](Runtime& rt) {
     Trainer trainer(rt, plan);
     const std::string foreign = thrown_by([&] { trainer.save(mine); }), no_directory = thrown_by([&] { trainer.save(file); });
     const std::string beside = thrown_by([&] { trainer.save(folder.path() / "other"); });
+    const std::string named = thrown_by([&] { trainer.save(folder.path() / "named"); });
     for (int again = 0; again < 2; again++) trainer.save(folder.path() / "step-1");
     trainer.save(folder.path() / "step-1/");  // the same directory
     CHECK_THROWS_AS(trainer.save(""), UserError);
@@ -173,6 +179,7 @@ TEST_CASE("trainer: a checkpoint does not replace what is none", "[train]") {
     const std::lock_guard hold(lock);
     CHECK_THAT(foreign, Catch::Contains("it holds \"thesis.txt\", which is not part of a checkpoint"));
     CHECK_THAT(beside, Catch::Contains("other.new: it holds \"thesis.txt\", which is not part of a checkpoint"));
+    CHECK_THAT(named, Catch::Contains("named.new: it holds \"rank-0.bin.new-x\""));
     CHECK_THAT(no_directory, Catch::Contains("is not a directory"));
     CHECK_THAT(nowhere, Catch::Contains("epoch -1") && Catch::Contains("is not a valid position"));
     CHECK_THAT(beyond, Catch::Contains("batch 4 (of 12 samples, in batches of 4) is not a valid position"));
