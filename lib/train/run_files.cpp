@@ -150,7 +150,7 @@ void MetricsFile::add_test(const StepFacts& facts) {
   const std::string end = "}\n";
   const off_t size = lseek(fd_, 0, SEEK_END);
   if (size < static_cast<off_t>(end.size())) return;  // a pipe or a device, whose lines have been read
-  // Over the end of the line, by one write: whoever is killed meanwhile leaves a whole line.
+  // Over the end of the line, by one write: a process that is killed leaves a whole line.
   const std::string text = ", " + to_text(more).substr(1) + "\n";
   const ssize_t n = pwrite(fd_, text.data(), text.size(), size - static_cast<off_t>(end.size()));
   if (n != static_cast<ssize_t>(text.size())) {
