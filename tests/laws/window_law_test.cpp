@@ -591,8 +591,8 @@ TEST_CASE("pass law: what is made of parameters alone is made in the first of se
         Graph g;
         const Tensor image = g.input("image", {n, rows, in});
         const Tensor table = g.parameter(Shape{{"places", 7}, {"hidden", 5}}, {.name = "table"});
-        const Tensor used = tanh(slice(table, {.in = {"places", 7}, .range = {1, 5}, .out = rows}));
-        const Tensor x = add({dense(image, {.out = {Dim{"hidden", 5}}, .keep = {n, rows}}), used});
+        const Tensor part = slice(table, {.in = {"places", 7}, .range = {1, 5}, .out = rows, .name = "part"});
+        const Tensor x = add({dense(image, {.out = {Dim{"hidden", 5}}, .keep = {n, rows}}), tanh(part)});
         const Tensor loss = mean(dense(relu(x), {.out = {out}}));
         std::vector<Device> devices(static_cast<std::size_t>(ranks));
         for (std::size_t r = 0; r < devices.size() && apart; r++) devices[r].host = "host " + std::to_string(r);
@@ -623,5 +623,12 @@ TEST_CASE("pass law: what is made of parameters alone is made in the first of se
         CHECK(made_once);
         int shared = 0, hidden = 0;
         CHECK(races(plan, {}, &shared, &hidden) == "");
+        // What only the first micro-batch makes and reads, where it is kept, has its memory for itself.
+        const int kept = plan.data().passes.find("part");
+        REQUIRE(kept >= 0);
+        const Program keeps = compile(plan, 0, {.keep = {kept}});
+        const Buffer& its = keeps.buffers[static_cast<std::size_t>(keeps.main_buffer[static_cast<std::size_t>(kept)])];
+        CHECK(its.first == 0);
+        CHECK(its.last == static_cast<int>(keeps.steps.size()));
       }
 }
