@@ -423,7 +423,7 @@ Outcome Launch::outcome() const {
     if (now) started++;
     if (!now || now->agreed < 0) continue;
     agreed++;
-    if (now->agreed > 0) end = {now->agreed, static_cast<int>(r), now->reason, true};
+    if (now->agreed > end.code) end = {now->agreed, static_cast<int>(r), now->reason, true};
   }
   // The run was over; what happens to a rank in MPI_Finalize changes nothing of it.
   if (agreed == ranks_.size() && (end.code != 0 || to_stdout_.error() == 0)) return end;
