@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <set>
+#include <string_view>
 #include <unordered_map>
 
 #include "base/at.h"
@@ -193,23 +195,24 @@ StoredTensor stored_tensor(const StateEntry& entry) {
 Manifest load_checkpoint(Runtime& rt, State& state, const fs::path& directory, const std::string& optimizer) {
   rt.phase("loading a checkpoint");
   std::optional<Checkpoint> from;
+  std::map<std::pair<std::string_view, std::string_view>, const StoredEntry*> entries;  // by name and slot
   bool averages = true;  // whether the checkpoint keeps averages; else they begin as the parameters
   // use(a box of the State, the file's entry)
   const auto each = [&](auto&& use) {
     for (const StoredBox& box : state.stored()) {
-      const auto& entries = from->manifest().entries;
-      const std::string slot = box.slot == kAverage && !averages ? "" : box.slot;
-      const auto its = std::find_if(entries.begin(), entries.end(),
-                                    [&](const StoredEntry& one) { return one.tensor.name == box.as.name && one.slot == slot; });
+      const auto its = entries.find({box.as.name, box.slot == kAverage && !averages ? "" : std::string_view(box.slot)});
       check(its != entries.end(), "the entries of a checkpoint are compared before they are read");
-      use(box, *its);
+      use(box, *its->second);
     }
   };
   std::set<std::string> its_slots, own_slots;
   agreed(rt.transport(), [&] {
     from.emplace(directory);
     for (const StateEntry& e : state.entries()) own_slots.insert(e.slot);
-    for (const StoredEntry& e : from->manifest().entries) its_slots.insert(e.slot);
+    for (const StoredEntry& e : from->manifest().entries) {
+      its_slots.insert(e.slot);
+      entries[{e.tensor.name, e.slot}] = &e;
+    }
   });
   same_everywhere(rt.transport(), hash_bytes(to_text(from->manifest())), "another checkpoint");
   if (from->manifest().step == 0 && its_slots == std::set<std::string>{""}) {  // weights of any origin: training begins with these

@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <map>
 #include <span>
+#include <string_view>
 #include <utility>
 
 #include "base/at.h"
@@ -157,11 +159,13 @@ Manifest Saver::write(const Writing& writing, const std::byte* copies, int rank)
   Manifest mine;
   std::optional<ShardWriter> file;
   std::vector<std::byte> row_major_values;
+  std::map<std::pair<std::string_view, std::string_view>, std::vector<const Copied*>> boxes;  // by name and slot
+  for (const Copied& box : writing.boxes) boxes[{box.as.name, box.slot}].push_back(&box);
   for (const StateEntry& e : writing.entries) {
     StoredEntry& entry = mine.entries.emplace_back(StoredEntry{e.slot, stored_tensor(e), {}});
-    for (const Copied& box : writing.boxes) {
+    for (const Copied* const its : boxes[{e.name, e.slot}]) {
+      const Copied& box = *its;
       const Buffer& as = box.as;
-      if (as.name != e.name || box.slot != e.slot) continue;
       const std::byte* values = copies + box.at;
       const auto bytes = static_cast<std::size_t>(as.bytes);
       const View view = view_of(as, 0, as.box);
