@@ -12,6 +12,41 @@
 
 namespace motley {
 
+namespace {
+
+// How the layout cuts what a mean over a rank's own part is the mean of; null: it does not.
+const Cut* own_cut(const Pass& pass, const Layouts& layouts) {
+  const Layout& layout = layouts.of(pass.writes.tensor);
+  const auto dim = std::find(pass.writes.indices.begin(), pass.writes.indices.end(), pass.own.of) - pass.writes.indices.begin();
+  const auto cut = layout.cuts.find(layout.shape[static_cast<std::size_t>(dim)].name);
+  return cut == layout.cuts.end() ? nullptr : &cut->second;
+}
+
+}  // namespace
+
+const char* pick_mistake(const Pass& pass, const Pick& pick, const Mesh& mesh, const Layouts& layouts) {
+  const auto has = [](const auto& list, int one) { return std::find(list.begin(), list.end(), one) != list.end(); };
+  std::vector<int> axes, indices;
+  std::vector<const Cut*> cuts;
+  for (const PickPart& part : pick) {
+    for (const int a : part.cut.axes) {
+      if (has(axes, a)) return "two cuts, or one twice, are over one axis";
+      axes.push_back(a);
+    }
+    if (has(part.cut.axes, part.cut.per)) return "a cut is over the axis that its lists of parts are for (`per`)";
+    if (has(indices, part.index)) return "an index is cut twice";
+    if (has(pass.whole, part.index)) return "an index is cut that every rank computes whole";
+    if (part.index == pass.own.of && (own_cut(pass, layouts) == nullptr || *own_cut(pass, layouts) != part.cut))
+      return "a mean over a rank's own part is not cut as what it is the mean of";
+    if (layouts.placed(pass.layer) && reaches_others(mesh, part.cut, layouts.place(pass.layer)))
+      return "a rank gets a part on which the layer is not placed";
+    indices.push_back(part.index);
+    cuts.push_back(&part.cut);
+  }
+  if (in_a_circle(cuts)) return "the lists of parts depend on each other's axes in a circle";
+  return nullptr;
+}
+
 // Per part along these axes the whole-step speed of its slowest rank; 0 where no rank has a part in the step.
 std::vector<double> Sweeper::speeds_over(const std::vector<int>& axes) const {
   std::size_t parts = 1;
@@ -56,19 +91,13 @@ void Sweeper::offer_unruled(int pass, std::vector<PickPart>& cuts) const {
   }
 }
 
-// For a mean over a rank's own part: keeps the picks that cut it as the layout does, if there are any (a placed layer may have
-// none), else those that do not cut it.
+// For a mean over a rank's own part: keeps the picks that cut it (as the layout does, else they are no candidates), if there are
+// any (a placed layer may have none).
 void Sweeper::keep_own(const Pass& p, std::vector<Pick>& picks) const {
-  const Layout& layout = layouts_.of(p.writes.tensor);
-  const auto dim = std::find(p.writes.indices.begin(), p.writes.indices.end(), p.own.of) - p.writes.indices.begin();
-  const auto cut = layout.cuts.find(layout.shape[static_cast<std::size_t>(dim)].name);
-  const auto keeps = [&](const Pick& pick, bool by_layout) {
-    const auto part = std::find_if(pick.begin(), pick.end(), [&](const PickPart& c) { return c.index == p.own.of; });
-    return by_layout ? part != pick.end() && part->cut == cut->second : part == pick.end();
+  const auto cuts = [&](const Pick& pick) {
+    return std::any_of(pick.begin(), pick.end(), [&](const PickPart& part) { return part.index == p.own.of; });
   };
-  const bool by_layout =
-      cut != layout.cuts.end() && std::any_of(picks.begin(), picks.end(), [&](const Pick& pick) { return keeps(pick, true); });
-  std::erase_if(picks, [&](const Pick& pick) { return !keeps(pick, by_layout); });
+  if (std::any_of(picks.begin(), picks.end(), cuts)) std::erase_if(picks, [&](const Pick& pick) { return !cuts(pick); });
 }
 
 const std::vector<Pick>& Sweeper::candidates(int pass) const {
@@ -97,28 +126,9 @@ std::vector<Pick> Sweeper::all_candidates(int pass) const {
   std::vector<Pick> out;
   for (std::size_t bits = 0; bits < (std::size_t{1} << cuts.size()); bits++) {
     Pick pick;
-    std::vector<int> axes, indices;
-    bool good = true;
-    for (std::size_t i = 0; i < cuts.size(); i++) {
-      if ((bits >> i & 1U) == 0) continue;
-      for (int a : cuts[i].cut.axes) {
-        good = good && std::find(axes.begin(), axes.end(), a) == axes.end();
-        axes.push_back(a);
-      }
-      good = good && std::find(indices.begin(), indices.end(), cuts[i].index) == indices.end();
-      indices.push_back(cuts[i].index);
-      pick.push_back(cuts[i]);
-    }
-    std::vector<const Cut*> both;
-    for (const PickPart& part : pick) both.push_back(&part.cut);
-    good = good && !in_a_circle(both);
-    if (good && layouts_.placed(p.layer)) {
-      const std::vector<int>& place = layouts_.place(p.layer);
-      for (const PickPart& part : pick)
-        for (int r = 0; r < mesh_.ranks(); r++)
-          good = good && (std::find(place.begin(), place.end(), r) != place.end() || part.cut.at(mesh_, r).size() == 0);
-    }
-    if (good) out.push_back(std::move(pick));
+    for (std::size_t i = 0; i < cuts.size(); i++)
+      if ((bits >> i & 1U) != 0) pick.push_back(cuts[i]);
+    if (pick_mistake(p, pick, mesh_, layouts_) == nullptr) out.push_back(std::move(pick));
   }
   if (p.own.of >= 0) keep_own(p, out);
   std::stable_sort(out.begin(), out.end(), [](const Pick& a, const Pick& b) { return a.size() < b.size(); });

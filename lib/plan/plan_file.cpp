@@ -286,14 +286,9 @@ Pick pick_of(const std::string& name, const PassFile& from, const Pass& pass, co
     if (p.index >= static_cast<Index>(pass.indices.size())) unfit("it has no index " + std::to_string(p.index));
     PickPart part;
     part.index = static_cast<int>(p.index);
-    for (const PickPart& other : out)
-      if (other.index == part.index) unfit("its index \"" + p.name + "\" is cut twice");
     std::size_t parts = 1, lists = 1;
     for (const std::string& a : p.axes) {
       part.cut.axes.push_back(mesh.axis(a));
-      for (const PickPart& other : out)
-        if (std::find(other.cut.axes.begin(), other.cut.axes.end(), part.cut.axes.back()) != other.cut.axes.end())
-          unfit("two indices are cut over axis \"" + a + "\"");
       parts *= static_cast<std::size_t>(at(mesh.axes(), part.cut.axes.back()).size);
     }
     if (!p.per.empty()) {
@@ -365,6 +360,11 @@ PlanData data_from(const std::string& name, const Decisions& d, const Step& step
     if (t < 0 || p.option >= static_cast<std::int64_t>(layouts.options(t)))
       refuse(name, "parameter \"" + p.name + "\" has no layout option " + std::to_string(p.option));
     layouts.choose(t, static_cast<std::size_t>(p.option));
+  }
+  for (const auto& [p, pick] : picks) {
+    const Pass& pass = at(passes.passes, p);
+    if (const char* const wrong = pick_mistake(pass, pick, mesh, layouts); wrong != nullptr)
+      refuse(name, "/decisions/passes/" + std::to_string(p) + "/pick: pass \"" + pass.name + "\": " + wrong);
   }
   PlanData data = plan_of_picks(passes, mesh, layouts, d.rules, picks, dtype);
   set_hops(name, d.hops, data);

@@ -19,6 +19,9 @@ struct Sweep {
   double cost = 0;
 };
 
+// What forbids this pick of the pass, which the sweep relies on; null: nothing.
+const char* pick_mistake(const Pass& pass, const Pick& pick, const Mesh& mesh, const Layouts& layouts);
+
 class Sweeper {
  public:
   Sweeper(const Passes& passes, const Mesh& mesh, Layouts layouts, const Cost& cost, const Ownership& ownership = {});

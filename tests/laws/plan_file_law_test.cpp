@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A plan that was saved is the plan that is loaded: word for word, and step for step on every rank.
+#include <fmt/format.h>
 #include <motley/error.h>
 #include <motley/program.h>
 
@@ -193,4 +194,64 @@ TEST_CASE("plan file law: what does not fit is refused", "[law]") {
   std::vector<Device> devices = one->mesh.devices();
   std::swap(devices.front().name, devices.back().name);
   CHECK_THAT(refusal(file, one->step, Mesh(one->mesh.axes(), devices)), Catch::Contains("other devices"));
+}
+
+// What the sweep never chooses: results would be wrong, and nothing else would say so.
+TEST_CASE("plan file law: picks that no pass may have are refused", "[law]") {
+  const Folder folder("motley-plan-file");
+  const Dim n{"batch", 8}, f{"f", 4}, in{"in", 2}, rows{"rows", 4}, cols{"cols", 4};
+  Graph g;
+  const Tensor image = g.input("image", {n, in, rows, cols});
+  Tensor x = batch_norm(conv2d(image, {.out = f, .window = 3, .padding = same, .name = "c"}), {.local = true, .name = "norm"});
+  x = flatten(relu(x, {.name = "r"}), {.name = "flat"});
+  const Tensor loss = mean(dense(x, {.out = {{"out", 3}}, .name = "d"}));
+  const Step step = training(loss, Sgd{.learning_rate = 0.1});
+  const Mesh mesh = mesh_of({{"a", 2}, {"b", 2}});
+  LayoutRules rules{{n, "a", Sizes{{4, 4}}}};
+  rules.place("r", {mesh.device(0).name});
+  rules.tensor("r", {{n, Axes{}}});
+  const Plan plan = balance(step, mesh, rules, {});
+  const auto pass_names = [&] {
+    std::vector<std::string> out;
+    for (const Pass& p : plan.data().passes.passes) out.push_back(p.name);
+    return out;
+  }();
+  const auto refused = [&](const std::string& pass, const std::string& pick) {
+    REQUIRE(std::find(pass_names.begin(), pass_names.end(), pass) != pass_names.end());
+    std::string text = plan.json();
+    const auto at = text.find("\"pick\": [", text.find("\"pass\": \"" + pass + "\""));
+    REQUIRE(at != std::string::npos);
+    std::size_t end = text.find('[', at), open = 0;
+    do open += text[end] == '[' ? 1 : text[end] == ']' ? static_cast<std::size_t>(-1) : 0;
+    while (++end, open > 0);
+    text.replace(at, end - at, "\"pick\": [" + pick + "]");
+    return refusal(folder.write("pick.json", text), step, mesh);
+  };
+  const auto cut = [](int index, const std::string& axes, const std::string& parts, const std::string& per = "") {
+    return fmt::format(R"({{"index": {}, "name": "x", "axes": [{}], {}"parts": [{}]}})", index, axes,
+                       per.empty() ? "" : "\"per\": \"" + per + "\", ", parts);
+  };
+  const std::string even = R"("a")";
+  CHECK_THAT(refused("c forward", cut(0, R"("a", "a")", "[2, 2, 2, 2]")), Catch::Contains("over one axis"));
+  CHECK_THAT(refused("c forward", cut(0, even, "[4, 4]") + ", " + cut(1, even, "[1, 1]")), Catch::Contains("over one axis"));
+  CHECK_THAT(refused("c forward", cut(0, even, "[4, 4]") + ", " + cut(0, R"("b")", "[4, 4]")),
+             Catch::Contains("an index is cut twice"));
+  CHECK_THAT(refused("c forward", cut(0, even, "[4, 4], [3, 5]", "a")), Catch::Contains("`per`"));
+  CHECK_THAT(refused("r forward", cut(0, even, "[4, 4]")), Catch::Contains("on which the layer is not placed"));
+  int whole = 0, own = 0;
+  for (const Pass& p : plan.data().passes.passes) {
+    const auto uneven = [&](int index) {
+      const Index size = p.indices[static_cast<std::size_t>(index)].size;
+      return cut(index, even, fmt::format("[{}, {}]", size - std::min<Index>(size, 1), std::min<Index>(size, 1)));
+    };
+    for (const int index : p.whole) {
+      CHECK_THAT(refused(p.name, uneven(index)), Catch::Contains("every rank computes whole"));
+      whole++;
+    }
+    if (p.own.of < 0) continue;
+    CHECK_THAT(refused(p.name, uneven(p.own.of)), Catch::Contains("a mean over a rank's own part"));
+    own++;
+  }
+  CHECK(whole > 0);
+  CHECK(own > 0);
 }
