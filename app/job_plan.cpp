@@ -158,7 +158,8 @@ PlanAtHand plan_at_hand(const Job& job, const Step& step) {
   if (!has("may run", [&](int rank) { return candidate_kernels(passes, job.mesh, job.rules, rank); })) return out;
   check_made_here(out.profile, job);
   Plan plan = plan_of(job, step, out.profile);
-  if (has("runs by its plan", [&](int rank) { return kernels_of(plan.data(), rank); })) out.plan = std::move(plan);
+  if (has("runs by its plan", [all = CommonPlan(plan.data())](int rank) { return kernels_of(all, rank); }))
+    out.plan = std::move(plan);
   return out;
 }
 
@@ -301,7 +302,9 @@ std::vector<std::string> doubts(const Job& job, const Step& step, const Plan& pl
     if (note.find("contended") != std::string::npos || note.find("drifting") != std::string::npos)
       notes.push_back("the profile was measured on a disturbed machine: " + note);
   const bool may_lack = needs_profile(job.rules) && job.profile.measure == MeasureWhen::never;  // else plan_at_hand() has looked
-  for (int rank = 0; rank < plan.mesh().ranks() && !profile.empty(); rank++) {
+  if (profile.empty()) return notes;
+  const CommonPlan common = plan.data();
+  for (int rank = 0; rank < plan.mesh().ranks(); rank++) {
     const auto note = [&](const char* which, const Counted& kernels) {
       if (kernels.modelled > 0)
         notes.push_back(
@@ -310,7 +313,7 @@ std::vector<std::string> doubts(const Job& job, const Step& step, const Plan& pl
                         rank, plan.mesh().device(rank).name, kernels.modelled, kernels.all, which));
       return kernels.modelled > 0;
     };
-    if (!note("", estimated(profile, rank, kernels_of(plan.data(), rank))) && may_lack)
+    if (!note("", estimated(profile, rank, kernels_of(common, rank))) && may_lack)
       note("of other cuts ", estimated(profile, rank, candidate_kernels(passes_for(step, job.rules), job.mesh, job.rules, rank)));
   }
   return notes;

@@ -29,8 +29,9 @@ namespace {
 void choose_implementations(PlanData& data, const Profile& profile) {
   data.implementations.assign(data.predicted.size(), {});
   if (profile.empty()) return;
+  const CommonPlan plan = data;
   for (std::size_t r = 0; r < data.implementations.size(); r++)
-    for (KernelSpec& spec : kernels_as_run(data, static_cast<int>(r)))
+    for (KernelSpec& spec : kernels_as_run(plan, static_cast<int>(r)))
       if (std::string fastest = profile.implementation(static_cast<int>(r), spec); !fastest.empty())
         data.implementations[r].push_back({std::move(spec), std::move(fastest)});
 }

@@ -81,9 +81,10 @@ class Both {
   // Bytes that the evaluation takes on each rank with a limit, where training has its parameters; elsewhere 0.
   std::vector<Index> bytes_beside(const Plan& evaluates) const {
     std::vector<Index> out(ranks(), 0);
+    const CommonPlan plan = evaluates.data();
     for (std::size_t r = 0; r < ranks(); r++) {
       if (limit(r) == 0) continue;
-      const Program program = compile(evaluates.data(), static_cast<int>(r));
+      const Program program = compile(plan, static_cast<int>(r));
       out[r] = memory_of(program, workspace_of(program, profile_), Parameters::there);
     }
     return out;

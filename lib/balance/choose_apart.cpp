@@ -30,14 +30,17 @@ void choose_apart(PlanData& data, const Profile& profile) {
       }
     return !known || fused <= apart * kNoise;
   };
-  std::vector<std::vector<KernelSpec>> none(data.predicted.size());
+  data.apart.clear();
+  if (profile.empty()) return;
+  const std::vector<std::vector<KernelSpec>> none(data.predicted.size());
   data.apart = none;
-  for (std::size_t r = 0; r < none.size() && !profile.empty(); r++) {
+  const CommonPlan plan = data;
+  for (std::size_t r = 0; r < none.size(); r++) {
     std::vector<KernelSpec>& apart = data.apart[r];
     for (std::size_t before = apart.size() + 1; before != apart.size();) {  // a map that stays apart may be fused with another one
       before = apart.size();
       std::vector<Fusion> made;
-      compile(data, static_cast<int>(r), {}, &made);
+      compile(plan, static_cast<int>(r), &made);
       for (Fusion& f : made) {
         if (pays(static_cast<int>(r), f)) continue;
         for (KernelSpec& spec : f.fused)

@@ -34,14 +34,14 @@ struct Specs {
 
 }  // namespace
 
-std::vector<KernelSpec> kernels_as_run(const PlanData& plan, int rank) {
+std::vector<KernelSpec> kernels_as_run(const CommonPlan& plan, int rank) {
   Specs out;
   for (const ProgramStep& s : compile(plan, rank).steps)
     if (const auto* run = std::get_if<RunKernel>(&s.what)) out.add_whole(run->spec);
   return out.list;
 }
 
-std::vector<KernelSpec> kernels_of(const PlanData& plan, int rank) {
+std::vector<KernelSpec> kernels_of(const CommonPlan& plan, int rank) {
   Specs out;
   for (KernelSpec& spec : kernels_as_run(plan, rank)) out.add(std::move(spec));
   return out.list;
@@ -51,7 +51,7 @@ std::vector<KernelSpec> kernels_fused_and_apart(const PlanData& plan, int rank) 
   PlanData all = plan;
   all.apart.clear();
   std::vector<Fusion> made;
-  compile(all, rank, {}, &made);
+  compile(all, rank, &made);
   Specs out;
   for (Fusion& f : made)
     for (auto* list : {&f.fused, &f.apart})

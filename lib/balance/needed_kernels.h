@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "balance/variables.h"
-#include "plan/plan_data.h"
+#include "program/common_plan.h"
 
 namespace motley {
 
@@ -20,8 +20,8 @@ std::vector<KernelSpec> needed_kernels(const Passes& passes, const Mesh& mesh, c
 std::vector<KernelSpec> candidate_kernels(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, int rank);
 // The kernels that `rank` runs under one plan as it is: as a profile keeps them, and with the bias and activation that are fused
 // into each.
-std::vector<KernelSpec> kernels_of(const PlanData& plan, int rank);
-std::vector<KernelSpec> kernels_as_run(const PlanData& plan, int rank);
+std::vector<KernelSpec> kernels_of(const CommonPlan& plan, int rank);
+std::vector<KernelSpec> kernels_as_run(const CommonPlan& plan, int rank);
 // For each activation fused into a contraction, and each map fused into another: the fused kernel and the two that it replaces.
 std::vector<KernelSpec> kernels_fused_and_apart(const PlanData& plan, int rank);
 // The kernels of `rank` if all tensors that are sent while kernels run were tiled, in any number of pieces that choose_tiles()

@@ -30,7 +30,7 @@ constexpr Index kSmall = 4096, kMost = 16384;
 
 using Traffic = std::map<std::tuple<std::size_t, int, int>, Index>;  // (stage, from, to) -> bytes
 
-Traffic traffic_of(const LocalPlan& plan, int t, std::size_t hop) {
+Traffic traffic_of(const CommonPlan& plan, int t, std::size_t hop) {
   const Stages& stages = plan.stages_of(t)[hop];
   Traffic out;
   for (std::size_t k = 0; k < stages.size(); k++)
@@ -45,7 +45,7 @@ struct Group {
 };
 
 // Each of `moves` has one tensor, in order; a tensor that does not fit into an open group closes it and opens the next.
-void group(const LocalPlan& plan, const std::vector<MovedTogether>& moves, std::size_t hop, std::vector<MovedTogether>& out) {
+void group(const CommonPlan& plan, const std::vector<MovedTogether>& moves, std::size_t hop, std::vector<MovedTogether>& out) {
   std::map<std::tuple<bool, bool, DType, std::size_t>, Group> open;  // by half of the step, whether at its edge, dtype, stages
   const int edge = moves.empty() ? 0 : hop == 0 ? moves.back().turn : moves.front().turn;
   auto close = [&](Group& one) {
@@ -162,7 +162,7 @@ class Coalescer {
 };
 
 // Groups sums that one layer makes before the first of them is read.
-void group_inner(const LocalPlan& plan, std::vector<MovedTogether>& out) {
+void group_inner(const CommonPlan& plan, std::vector<MovedTogether>& out) {
   Group open;
   const auto close = [&] {
     if (open.moved.tensors.size() > 1) out.push_back(std::move(open.moved));
@@ -200,7 +200,7 @@ void group_inner(const LocalPlan& plan, std::vector<MovedTogether>& out) {
 
 }  // namespace
 
-std::vector<MovedTogether> moved_together(const LocalPlan& plan) {
+std::vector<MovedTogether> moved_together(const CommonPlan& plan) {
   std::vector<MovedTogether> values, sums, out;
   if (!plan.options().coalesce) return out;
   auto tiled = [&](int t) { return plan.plan_of(t).add.tiles > 0 || plan.plan_of(t).arriving().tiles > 0; };

@@ -25,7 +25,7 @@ std::set<int> tiled_exchanges(const Draft& draft) {
 }  // namespace
 
 Program compile(const Plan& plan, int rank, const CompileOptions& options) {
-  Program out = compile(plan.data(), rank, options);
+  Program out = compile(CommonPlan(plan.data(), options), rank);
   out.learning_rate = plan.step().scalars().learning_rate;
   out.step_scalars = plan.step().passes().optimizer.scalars;
   out.average = plan.step().scalars().average;
@@ -33,8 +33,10 @@ Program compile(const Plan& plan, int rank, const CompileOptions& options) {
   return out;
 }
 
-Program compile(const PlanData& plan, int rank, const CompileOptions& options, std::vector<Fusion>* fusions) {
-  const LocalPlan local(plan, rank, options);
+Program compile(const CommonPlan& all, int rank, std::vector<Fusion>* fusions) {
+  const PlanData& plan = all.data();
+  const CompileOptions& options = all.options();
+  const LocalPlan local(all, rank);
   Draft draft = lower(local);
   exchange(draft);
   share(draft);

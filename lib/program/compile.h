@@ -15,7 +15,7 @@ void share(Draft& draft);  // messages between ranks that share memory become re
 void coalesce(Draft& draft);  // small messages from one rank to another in one exchange become one
 Program finished(Draft draft);
 // Tensors whose values, or partial sums, are sent as one: `lower` emits one Move for them.
-std::vector<MovedTogether> moved_together(const LocalPlan& plan);
+std::vector<MovedTogether> moved_together(const CommonPlan& plan);
 
 // ---- Programs
 bool is_apart(const PlanData& plan, int rank, const KernelSpec& fused);  // whether the plan says that these kernels stay separate
@@ -30,7 +30,8 @@ std::vector<bool> lasting(const Program& program);  // per buffer: whether one m
 void place(Program& program, const Passes& passes, const CompileOptions& options);  // lifetimes, offsets in the arena
 void settle(Program& program);  // acknowledgements are awaited where the memory is reused
 
-// Runs all passes. fusions: contractions with an epilogue, and joined maps, are added to it.
-Program compile(const PlanData& plan, int rank, const CompileOptions& options = {}, std::vector<Fusion>* fusions = nullptr);
+// Runs all passes; for several ranks of a plan the caller makes the CommonPlan once. fusions: contractions with an epilogue, and
+// joined maps, are added to it.
+Program compile(const CommonPlan& plan, int rank, std::vector<Fusion>* fusions = nullptr);
 
 }  // namespace motley

@@ -13,9 +13,10 @@ namespace motley {
 namespace {
 
 std::vector<Program> compile_all(PlanData& data, const Profile& profile) {
+  const CommonPlan plan = data;
   std::vector<Program> out;
   for (std::size_t r = 0; r < data.predicted.size(); r++) {
-    out.push_back(compile(data, static_cast<int>(r)));
+    out.push_back(compile(plan, static_cast<int>(r)));
     data.predicted[r].memory_bytes = memory_of(out[r], workspace_of(out[r], profile));
   }
   return out;

@@ -69,20 +69,19 @@ class Sharer {
     for (int e = 0; e < exchanges; e++) {
       const Draft::Moved of = at(draft_.moved, e);
       bool same_host = false, remote = false;
-      for (int t : of.tensors)
-        for (const BoxMessage& m : plan_.stages_of(t)[of.hop][of.stage])
-          if (m.from != m.to) (plan_.same_memory(m.from, m.to) ? same_host : remote) = true;
+      for (int t : of.tensors) {
+        const Reach& reach = plan_.reach_of(t, of.hop, of.stage);
+        same_host = same_host || reach.same_memory;
+        remote = remote || reach.apart;
+      }
       if (!same_host) continue;
       const std::string name = at(draft_.program.exchange_names, e);
       const int flags = remote ? number(name + ", same host") : e;
       flags_of_[e] = flags;
       acknowledged_[flags] = number("acknowledge " + name);
     }
-    const auto tensors = static_cast<int>(plan_.passes().tensors.size()), ranks = static_cast<int>(plan_.data().hosts.size());
-    for (int t = 0; t < tensors; t++) {
-      bool any = false;
-      for (int r = 0; r < ranks && !any; r++) any = plan_.shared_of(t, r).is_shared();
-      if (!any || plan_.opened_at(t) < 0) continue;
+    for (int t = 0; t < static_cast<int>(plan_.passes().tensors.size()); t++) {
+      if (!plan_.is_shared(t) || plan_.opened_at(t) < 0) continue;
       const std::string& name = plan_.tensor(t).name;
       const int granted = number("grant for " + name);
       const Flags flags{granted, number("acknowledge " + name)};

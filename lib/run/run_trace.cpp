@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "kernels/kernel_names.h"
 #include "mesh/control.h"
-#include "plan/plan_data.h"
+#include "program/compile.h"
 
 namespace motley {
 
@@ -212,9 +212,10 @@ RunTrace gather_trace(const Plan& plan, const Profile& profile, const StepTrace&
   out.steps = recorded_by_all(all);
   std::vector<Program> programs;
   const std::vector<int>& hosts = transport.hosts();
+  const CommonPlan common(data, {.hosts = hosts});
   bool other_hosts = false;
   for (std::size_t r = 0; r < all.size(); r++) {
-    programs.push_back(compile(plan, static_cast<int>(r), {.hosts = hosts}));
+    programs.push_back(compile(common, static_cast<int>(r)));
     RankTrace& rank = out.ranks.emplace_back();
     rank.device = plan.mesh().device(static_cast<int>(r)).name;
     rank.own_clock = data.on_device[r];

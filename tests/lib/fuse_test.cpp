@@ -204,7 +204,7 @@ TEST_CASE("the gradient of a sum of branches, and the relu's after it, are one k
   CHECK(made->spec.summands == 2);
   CHECK(made->spec.formula == gradient_of("relu"));  // so a compiled loop does it
   std::vector<Fusion> fusions;
-  compile(plan.data(), 0, {}, &fusions);
+  compile(plan.data(), 0, &fusions);
   CHECK(std::count_if(fusions.begin(), fusions.end(),
                       [](const Fusion& f) { return f.fused[0].op == KernelOp::map && f.fused[0].combine == Combine::set; }) == 1);
 }
@@ -329,7 +329,7 @@ TEST_CASE("what is stored as bf16 is not computed again, which would not be roun
     const Step step =
         training(sum(dense(x, {.out = {{"g", 4}}, .name = "last"})), Sgd{.learning_rate = 1e-6}, {.storage = storage});
     std::vector<Fusion> fusions;
-    compile(balance(step, Mesh({{"all", 1}}, {Device{}}), {}, {}).data(), 0, {}, &fusions);
+    compile(balance(step, Mesh({{"all", 1}}, {Device{}}), {}, {}).data(), 0, &fusions);
     const auto stored = [&](const KernelSpec& spec) {
       return std::count_if(spec.operands.begin(), spec.operands.end(), [&](const MapOperand& o) { return o.dtype == storage; });
     };
@@ -422,7 +422,7 @@ TEST_CASE("what the profile says is slower fused, or impossible, stays apart", "
   const Plan plain = balance(step, mesh, {}, profile);
   CHECK(plain.data().apart.empty());
   std::vector<Fusion> fusions;
-  const Program before = compile(plain.data(), 0, {}, &fusions);
+  const Program before = compile(plain.data(), 0, &fusions);
   const auto add = [&](const KernelSpec& spec, double seconds) { profile.add({0, spec, {seconds, seconds, seconds, 5}, "test"}); };
   int epilogues = 0, maps = 0;
   for (const Fusion& f : fusions) {
