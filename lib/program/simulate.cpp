@@ -12,6 +12,7 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <string>
 #include <utility>
 
 namespace motley {
@@ -33,6 +34,10 @@ class Simulator {
         meetings_(std::any_of(programs.begin(), programs.end(), [](const Program& p) { return p.directs; }) ? 2 : 1),
         verdicts_(static_cast<std::size_t>(options.steps) * meetings_),
         ends_(static_cast<std::size_t>(options.steps), 0) {
+    for (std::size_t r = 0; r < std::min(programs.size(), profile.devices.size()); r++) {
+      ranks_[r].host = &hosts_[profile.devices[r].host];
+      ranks_[r].host->ranks++;
+    }
     out_.busy_seconds.assign(programs.size(), 0);
     out_.waiting_seconds.assign(programs.size(), 0);
     for (std::size_t r = 0; r < programs.size(); r++) {  // small messages between each pair of ranks
@@ -66,7 +71,11 @@ class Simulator {
 
  private:
   enum class Doing { next, computing, arriving, blocked, meeting, agreeing };
+  struct Host {
+    int ranks = 0, computing = 0;
+  };
   struct Rank {
+    Host* host = nullptr;  // null: the profile does not have it
     std::size_t at = 0;
     int step = 0, micro_batch = 0;
     Doing doing = Doing::next;
@@ -102,6 +111,7 @@ class Simulator {
     const auto& what = programs_[r].steps[rank.at].what;
     if (const auto* kernel = std::get_if<RunKernel>(&what)) {
       rank.doing = Doing::computing;
+      if (rank.host != nullptr) rank.host->computing++;
       rank.left = profile_.seconds(static_cast<int>(r), kernel->spec).seconds + std::exchange(rank.to_read, 0);
       return true;
     }
@@ -234,17 +244,12 @@ class Simulator {
     }
   }
 
-  // Current seconds per profiled second: the profile was measured while all ranks of a host computed.
+  // Current seconds per profiled second of a rank that computes: the profile was measured while all ranks of a host computed.
   double pace(std::size_t r) const {
-    if (r >= profile_.devices.size()) return 1;
-    const DeviceFacts& mine = profile_.devices[r];
-    double others = 0, computing = 0;
-    for (std::size_t q = 0; q < ranks_.size(); q++) {
-      if (q == r || q >= profile_.devices.size() || profile_.devices[q].host != mine.host) continue;
-      others++;
-      if (ranks_[q].doing == Doing::computing) computing++;
-    }
-    return others == 0 ? 1 : mine.alone_over_shared + (1 - mine.alone_over_shared) * computing / others;
+    const Host* host = ranks_[r].host;
+    if (host == nullptr || host->ranks == 1) return 1;
+    const double alone = profile_.devices[r].alone_over_shared;
+    return alone + (1 - alone) * (host->computing - 1) / (host->ranks - 1);
   }
 
   double to_next_event() const {
@@ -268,6 +273,7 @@ class Simulator {
       const bool ends = rank.left * paces[r] <= seconds * (1 + 1e-12);
       rank.left -= seconds / paces[r];
       if (!ends) continue;
+      if (rank.doing == Doing::computing && rank.host != nullptr) rank.host->computing--;
       ends_[static_cast<std::size_t>(rank.step)] = out_.step_seconds;
       if (std::exchange(rank.doing, Doing::next) != Doing::agreeing) {
         end_step(r);
@@ -294,6 +300,7 @@ class Simulator {
   const std::vector<Program>& programs_;
   const Profile& profile_;
   std::vector<Rank> ranks_;
+  std::map<std::string, Host> hosts_{};  // by name
   const bool timeline_;
   std::map<std::pair<int, std::size_t>, Posted> posted_{};
   std::map<std::pair<int, std::size_t>, double> arrived_{};  // arrival of the last message of an exchange, at a rank

@@ -85,6 +85,12 @@ TEST_CASE("virtual time: a rank is faster while the other rank of its host rests
   CHECK(shared.busy_seconds[0] == Approx(1 + 3 * 0.5));  // rank 1 waits after its first second
   CHECK(shared.busy_seconds[1] == Approx(1 + 0.5));
   CHECK(shared.step_seconds == Approx(2.5 + 1.5 + 0.5));
+  std::vector<Program> with_idle = two_ranks();
+  with_idle.emplace_back().exchange_names = {"message"};
+  CHECK(simulate(with_idle, profile).step_seconds == shared.step_seconds);  // a third rank, which the profile does not have
+  profile.devices.emplace_back().alone_over_shared = 0.5;
+  CHECK(simulate(with_idle, profile).busy_seconds[0] == Approx(1 * 0.75 + 3 * 0.5));  // one of two others computes, then none
+  profile.devices.pop_back();
   profile.devices[1].host = "another";
   CHECK(simulate(two_ranks(), profile).step_seconds == Approx(4 + 1.5 + 1));
 }
