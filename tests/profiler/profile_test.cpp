@@ -2,6 +2,7 @@
 // Estimates from measured points: measured, steps along one extent, by the element, by rate; links.
 #include <motley/profile.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <regex>
 
@@ -244,4 +245,24 @@ TEST_CASE("links answer by segment", "[profile]") {
   check_estimate(p.seconds(0, 1, 4000000), 1.002e-3, Known::measured);
   check_estimate(p.seconds(1, 0, 2000), 6e-6, Known::modelled);
   check_estimate(p.seconds(1, 1, 2000), 0, Known::measured);
+}
+
+TEST_CASE("a link is found wherever it is in the list", "[profile]") {
+  Profile p;
+  p.devices.resize(4);
+  for (int from = 0; from < 4; from++)
+    for (int to = 0; to < 4; to++)
+      if (from != to) p.links.push_back({from, to, {{1024, 10.0 * from + to, 1e9}}});
+  const auto check_all = [&](bool first_too) {
+    for (int from = 0; from < 4; from++)
+      for (int to = 0; to < 4; to++)
+        if (from != to && (first_too || from + to > 1))
+          check_estimate(p.wire_seconds(from, to, 0), 10.0 * from + to, Known::measured);
+  };
+  check_all(true);
+  std::reverse(p.links.begin(), p.links.end());
+  check_all(true);
+  p.links.erase(p.links.end() - 1);
+  check_all(false);
+  check_estimate(p.wire_seconds(0, 1, 0), 5e-6, Known::modelled);
 }

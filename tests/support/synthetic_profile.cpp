@@ -43,7 +43,7 @@ Profile synthetic_profile(const Mesh& mesh, const std::vector<double>& speeds, d
     for (PassKind pass : {PassKind::forward, PassKind::backward_data}) add_rate(out, r, KernelOp::attention, pass, rate);
     for (int q = 0; q < mesh.ranks(); q++)
       if (q != r)
-        out.links.push_back({q, r, {{Index{1} << 40, 1e-6, bytes_per_second}}, {{Index{1} << 40, 1e-7, bytes_per_second}}});
+        out.links.push_back({r, q, {{Index{1} << 40, 1e-6, bytes_per_second}}, {{Index{1} << 40, 1e-7, bytes_per_second}}});
   }
   return out;
 }
