@@ -20,6 +20,7 @@ namespace {
 constexpr double kMostMemory = 1.125;  // of the most memory without overlap: an eighth more for exchanges in flight
 
 constexpr Index kAll = std::numeric_limits<Index>::max();
+constexpr std::size_t kNever = std::numeric_limits<std::size_t>::max();
 
 struct Touch {
   int buffer = -1;
@@ -52,7 +53,11 @@ class Overlapper {
     if (pending_.empty()) return;
     for (const ProgramStep& s : steps_) touches_.push_back(touches_of(s));
     lasts_ = lasting(program_);
-    count_lives();
+    lives_.resize(program_.buffers.size());
+    is_used_.assign(program_.buffers.size(), false);
+    begun_.assign(steps_.size() + 1, 0);
+    live_.assign(steps_.size() + 1, 0);
+    count_lives(0, steps_.size() - 1);
     most_ = most_memory * static_cast<double>(*std::max_element(live_.begin(), live_.end()) + 1);
   }
 
@@ -120,39 +125,50 @@ class Overlapper {
   bool goes_down(std::size_t i) const { return is_wait(i) || is_copy_of(i, received_, false); }
 
   struct Life {
-    std::size_t first = 0, last = 0;
-    bool any = false;
+    std::size_t first = kNever, last = 0;
   };
   Index bytes(std::size_t buffer) const { return program_.buffers[buffer].bytes; }
   bool in_arena(std::size_t buffer) const { return program_.buffers[buffer].space == Space::arena; }
-
-  // Finds where each buffer is first and last used, and the bytes alive per step.
-  void count_lives() {
-    if (counted_) return;
-    counted_ = true;
-    lives_.assign(program_.buffers.size(), {});
-    for (std::size_t s = 0; s < touches_.size(); s++)
+  // Where the buffer is live: also in the micro-batches to which the first one leaves it.
+  Life life(std::size_t buffer) const {
+    const Life& used = lives_[buffer];
+    return lasts_[buffer] ? Life{0, std::max(used.last, static_cast<std::size_t>(std::max(1, program_.combine_begin)) - 1)} : used;
+  }
+  void add_bytes(std::size_t buffer, Index bytes) {
+    if (!in_arena(buffer) || lives_[buffer].first == kNever) return;
+    begun_[life(buffer).first] += bytes;
+    begun_[life(buffer).last + 1] -= bytes;
+  }
+  // Finds where the buffers of these steps are first and last used, and the bytes alive per step. The other steps are as they were.
+  void count_lives(std::size_t from, std::size_t to) {
+    std::vector<std::size_t> used;
+    for (std::size_t s = from; s <= to; s++)
+      for (const Touch& t : touches_[s])
+        if (const auto b = static_cast<std::size_t>(t.buffer); !is_used_[b]) {
+          is_used_[b] = true;
+          used.push_back(b);
+        }
+    for (const std::size_t b : used) {
+      add_bytes(b, -bytes(b));
+      if (lives_[b].first >= from) lives_[b].first = kNever;
+      if (lives_[b].last <= to) lives_[b].last = 0;
+    }
+    for (std::size_t s = from; s <= to; s++)
       for (const Touch& t : touches_[s]) {
         Life& life = at(lives_, t.buffer);
-        if (!life.any) life = {s, s, true};
-        life.last = s;
+        life = {std::min(life.first, s), std::max(life.last, s)};
       }
-    for (std::size_t b = 0; b < lasts_.size(); b++)
-      if (const auto end = static_cast<std::size_t>(std::max(1, program_.combine_begin)); lasts_[b])
-        lives_[b] = {0, std::max(lives_[b].last, end - 1), true};
-    live_.assign(steps_.size() + 1, 0);
-    for (std::size_t b = 0; b < lives_.size(); b++) {
-      if (!lives_[b].any || !in_arena(b)) continue;
-      live_[lives_[b].first] += bytes(b);
-      live_[lives_[b].last + 1] -= bytes(b);
+    for (const std::size_t b : used) {
+      add_bytes(b, bytes(b));
+      is_used_[b] = false;
     }
-    for (std::size_t s = 1; s < live_.size(); s++) live_[s] += live_[s - 1];
+    for (std::size_t s = from; s <= to; s++) live_[s] = begun_[s] + (s == 0 ? 0 : live_[s - 1]);
   }
   // Bytes of the buffers that step i uses first (or last), which would live longer.
   Index grows(std::size_t i, std::size_t Life::*end) const {
     std::set<std::size_t> buffers;
     for (const Touch& t : touches_[i])
-      if (const auto b = static_cast<std::size_t>(t.buffer); in_arena(b) && lives_[b].*end == i) buffers.insert(b);
+      if (const auto b = static_cast<std::size_t>(t.buffer); in_arena(b) && life(b).*end == i) buffers.insert(b);
     Index sum = 0;
     for (std::size_t b : buffers) sum += bytes(b);
     return sum;
@@ -161,16 +177,15 @@ class Overlapper {
 
   void put(std::size_t i, std::size_t to) {  // moves step i to another place
     if (i == to) return;
-    counted_ = false;
     const auto rotate = [&](auto& list) {
       const auto nth = [&](std::size_t k) { return list.begin() + static_cast<std::ptrdiff_t>(k); };
       to < i ? std::rotate(nth(to), nth(i), nth(i + 1)) : std::rotate(nth(i), nth(i + 1), nth(to + 1));
     };
     rotate(steps_);
     rotate(touches_);
+    count_lives(std::min(i, to), std::max(i, to));
   }
   void raise(std::size_t i, std::size_t from) {
-    count_lives();
     const Index more = grows(i, &Life::first);
     std::size_t to = i;
     while (to > from && !meet(touches_[to - 1], touches_[i]) && fits(to - 1, more)) to--;
@@ -188,7 +203,6 @@ class Overlapper {
       bool free = true;
       for (std::size_t s = k + 1; s <= i && free; s++) free = !meet(touches_[s], touches_[k]);
       if (!free) continue;
-      count_lives();
       const Index more = grows(k, &Life::last);
       for (std::size_t s = k + 1; s <= i && free; s++) free = fits(s, more);
       if (free) put(k, i--);
@@ -202,7 +216,6 @@ class Overlapper {
       bool free = true;
       for (std::size_t s = i; s < k && free; s++) free = !meet(touches_[s], touches_[k]);
       if (!free) continue;
-      count_lives();
       const Index more = grows(k, &Life::first);
       for (std::size_t s = i; s < k && free; s++) free = fits(s, more);
       if (free) put(k, i++);
@@ -210,7 +223,6 @@ class Overlapper {
     return i;
   }
   void lower(std::size_t i, std::size_t end) {
-    count_lives();
     const Index more = grows(i, &Life::last);
     std::size_t to = i;
     while (to + 1 < end && !meet(touches_[to + 1], touches_[i]) && fits(to + 1, more)) to++;
@@ -225,9 +237,9 @@ class Overlapper {
   std::set<int> pending_{}, ordered_{};  // exchanges
   std::set<int> sent_{}, received_{};    // buffers sent and received by these exchanges
   std::vector<bool> lasts_{};            // per buffer: live in all micro-batches
-  std::vector<Life> lives_{};            // per buffer
-  std::vector<Index> live_{};            // per step
-  bool counted_ = false;                 // whether lives_ and live_ are those of the steps as they are
+  std::vector<bool> is_used_{};          // per buffer: by the steps that count_lives() is given
+  std::vector<Life> lives_{};            // per buffer: the steps that use it
+  std::vector<Index> begun_{}, live_{};  // per step: bytes that are alive from it on, less those until the one before; bytes alive
   double most_ = 0;                      // bytes alive at once
 };
 
