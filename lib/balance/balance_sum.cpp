@@ -52,6 +52,7 @@ class SumSearch {
     if (!std::isfinite(best_.seconds))
       throw UserError("no cut of " + std::to_string(size_) +
                       " fits the devices: use a smaller batch, or give the devices more memory_bytes");
+    if (options_.considered != nullptr) *options_.considered = considered_;
     DimBalance out{.parts = best_.parts, .seconds = best_.seconds, .next_best = next_.parts, .exact = exact};
     out.next_best_seconds = std::isfinite(next_.seconds) ? next_.seconds : 0;
     out.idle.assign(ranks_, 0);
@@ -97,6 +98,7 @@ class SumSearch {
     double sum = 0, total = 0;
     for (std::size_t r = 0; r < ranks_; r++)
       if (parts[r] > caps_[r]) return;
+    considered_++;
     for (const SizeTables& g : groups_) {
       sum += makespan(g, parts);
       for (std::size_t r = 0; r < ranks_; r++) total += g[r][at(parts[r])];
@@ -112,10 +114,11 @@ class SumSearch {
     }
   }
 
-  // Redistributes the units of every pair of ranks between the two until nothing gets better.
+  // Redistributes the units of every pair of ranks between the two until nothing gets better, or until a descent from another start
+  // has gone on from here.
   void descend(Sizes parts) {
     consider(parts);
-    for (bool moved = true; moved;) {
+    for (bool moved = true; moved && passed_.insert(parts).second;) {
       moved = false;
       for (std::size_t i = 0; i < ranks_; i++)
         for (std::size_t j = i + 1; j < ranks_; j++) {
@@ -142,9 +145,8 @@ class SumSearch {
         c.seconds += std::max({others[g], ti, tj});
         c.total += ti + tj;
       }
-      if (c.seconds > best.seconds && c.seconds > next_.seconds) continue;
       if (std::isfinite(c.seconds) && better(c, best)) best = c;
-      consider(c.parts);
+      if (c.seconds <= next_.seconds) consider(c.parts);
     }
     return best.parts.empty() ? from : best.parts;
   }
@@ -176,6 +178,8 @@ class SumSearch {
   std::size_t ranks_;
   Sizes caps_{};
   Candidate best_{}, next_{};
+  std::set<Sizes> passed_{};  // cuts from which a descent has moved units between every pair
+  std::int64_t considered_ = 0;
 };
 
 }  // namespace

@@ -6,8 +6,9 @@
 namespace motley {
 
 struct SumOptions {
-  std::vector<Index> caps{};   // most units per rank; empty: any
-  std::vector<Index> steps{};  // sizes tried first when there are too many cuts (granules); empty: all
+  std::vector<Index> caps{};           // most units per rank; empty: any
+  std::vector<Index> steps{};          // sizes tried first when there are too many cuts (granules); empty: all
+  std::int64_t* considered = nullptr;  // set to the number of cuts whose seconds on all ranks in all groups were summed
 };
 
 // The parts with the least  sum over groups g of max over ranks of groups[g][rank][parts[rank]]. Ties: the least sum of all ranks'

@@ -196,6 +196,18 @@ TEST_CASE("balance_sum on many ranks is never worse than its starts", "[balance]
   }
 }
 
+TEST_CASE("of a cut that is slower than the runner-up, balance_sum sums the seconds of two ranks alone", "[balance]") {
+  std::mt19937 random(4);
+  const Index size = 512;
+  std::vector<SizeTables> groups(40);
+  for (auto& g : groups)
+    for (int r = 0; r < 8; r++) g.push_back(random_table(random, size, Kind::stairs));
+  std::int64_t considered = 0;
+  balance_sum(groups, size, {.considered = &considered});
+  CHECK(considered > 0);
+  CHECK(considered < 2400);
+}
+
 TEST_CASE("one group: the sum is the dim", "[balance]") {
   std::mt19937 random(5);
   for (int n = 0; n < 300; n++) {
