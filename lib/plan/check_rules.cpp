@@ -70,14 +70,22 @@ class RuleChecker {
 
   static bool is_window(const std::string& dim) { return dim.starts_with("window-"); }
 
+  void check_once(const std::string& here, const std::vector<Rule>& rules) {
+    std::vector<std::string> seen;
+    for (const Rule& rule : rules) {
+      if (Reader::is_one_of(rule.dim, seen))
+        complain(here + pointer_token(rule.dim), "two rules for dim " + quoted(rule.dim) + "; keep one");
+      seen.push_back(rule.dim);
+    }
+  }
+
   void check_split() {
-    std::vector<std::string> known, seen;
+    std::vector<std::string> known;
     for (const auto& [dim, size] : sizes_)
       if (!is_window(dim)) known.push_back(dim);
+    check_once("/split/", rules_.split);
     for (const Rule& rule : rules_.split) {
       const std::string here = "/split/" + pointer_token(rule.dim);
-      if (Reader::is_one_of(rule.dim, seen)) complain(here, "two rules for dim " + quoted(rule.dim) + "; keep one");
-      seen.push_back(rule.dim);
       if (Reader::is_one_of(rule.dim, known) || subject_.may_be(rule.dim))
         check_rule(here, rule);
       else
@@ -107,6 +115,7 @@ class RuleChecker {
         if (t.name == name || t.layer == name)
           for (const Dim& d : t.shape.dims())
             if (!is_window(d.name) && !Reader::is_one_of(d.name, has)) has.push_back(d.name);
+      check_once(here + "/", dims);
       for (const Rule& rule : dims) {
         const std::string inner = here + "/" + pointer_token(rule.dim);
         if (Reader::is_one_of(rule.dim, has) || unsure)

@@ -190,6 +190,8 @@ TEST_CASE("tensors and places no one knows") {
         Lines{"/tensors/wide.weight/rows: \"wide.weight\" has no dim \"rows\" (known: hidden, flat)"});
   CHECK(complaints_of(kAll, with("wide.weight", {"hidden", "all", Sizes{{1, 2, 3}}})) ==
         Lines{"/tensors/wide.weight/hidden/parts: the parts sum to 6, but \"hidden\" has the size 12; [2, 4, 6] would be right"});
+  CHECK(complaints_of(kTwo, LayoutRules().tensor("wide", {{"hidden", "data"}, {"hidden", "model"}})) ==
+        Lines{"/tensors/wide/hidden: two rules for dim \"hidden\"; keep one"});
   CHECK(complaints_of(kAll, LayoutRules().place("lst", {"d0"})) ==
         Lines{"/place/lst: the model has no layer \"lst\"; did you mean \"last\"?"});
   CHECK(complaints_of(kAll, LayoutRules().place("last", {"d0", "d9"})) ==
