@@ -42,7 +42,9 @@ std::vector<Index> units_of(Index size) {
   return out;
 }
 
-bool move_in(const PartTrials& trials, Trial& now, std::size_t i, int per, std::size_t list, int& left) {
+// Adds each plan that was faster to `path`.
+bool move_in(const PartTrials& trials, Trial& now, std::size_t i, int per, std::size_t list, int& left,
+             std::vector<Proposal>& path) {
   const Variable& v = trials.variables()[i];
   const std::vector<double> busy = busy_of(trials.mesh(), now.plan, v, per, list);
   std::vector<std::pair<std::size_t, std::size_t>> pairs;
@@ -67,6 +69,7 @@ bool move_in(const PartTrials& trials, Trial& now, std::size_t i, int per, std::
         of.why[i] = "local search: units were moved between ranks while the predicted step got faster";
         left--;
         again = take(trials.quick(std::move(of), now.plan), now, kGain);
+        if (again) path.push_back(now.of);
         any = any || again;
       }
   return any;
@@ -76,15 +79,21 @@ bool move_in(const PartTrials& trials, Trial& now, std::size_t i, int per, std::
 
 void move_units(const PartTrials& trials, Trial& best, int& left) {
   Trial now = best;
+  std::vector<Proposal> path;
   for (bool moved = true; moved && left > 0 && std::isfinite(now.seconds);) {
     moved = false;
     for (std::size_t i = 0; i < trials.variables().size() && left > 0; i++) {
       if (!trials.is_free(i)) continue;
       for (const auto& [per, list] : lists_of(trials.mesh(), now.of.parts[i], trials.variables()[i]))
-        moved = move_in(trials, now, i, per, list, left) || moved;
+        moved = move_in(trials, now, i, per, list, left, path) || moved;
     }
   }
-  if (now.of.parts != best.of.parts) take(trials.improved(std::move(now.of)), best, kGain);
+  for (bool fits = false; !fits && !path.empty(); path.pop_back()) {  // picks of their own may need more memory
+    Trial trial = trials.improved(std::move(path.back()));
+    fits = std::isfinite(trial.seconds);
+    take(std::move(trial), best, kGain);
+    if (left-- <= 0) return;
+  }
 }
 
 }  // namespace motley

@@ -8,7 +8,8 @@ inline constexpr double kGain = 1e-3;  // minimum gain of a plan over the best o
 
 // Moves units from one part to another while the whole step, including exchanges, becomes faster; first away from the rank that
 // computes longest. On several axes also on one coordinate of an axis alone. Makes at most `left` plans with the picks of the best
-// one, and subtracts their number from `left`.
+// one, and subtracts their number from `left`. The last of them that has the memory for picks of its own becomes the best if it is
+// faster.
 void move_units(const PartTrials& trials, Trial& best, int& left);
 
 }  // namespace motley

@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <optional>
 
+#include "balance/balance_within.h"
 #include "balance/needed_kernels.h"
 #include "plan/plan_data.h"
 #include "tests/support/random_network.h"
@@ -158,6 +160,42 @@ TEST_CASE("choice law: a cut that pays is chosen", "[law]") {
       const PlanData plan = balance(step, mesh, rules, testing::synthetic_profile(mesh, speeds, 10e9)).data();
       INFO("ranks " << speeds.size() << ", first rule " << rules.split.front().dim);
       CHECK(*plan.step_seconds <= 1.2 / all * *plan.baselines.fast_alone);  // of what no exchange would take
+    }
+  }
+}
+
+namespace {
+
+// Nothing: memory does not suffice.
+std::optional<PlanData> plan_within(const std::vector<Index>& memory, const Step& step, const Mesh& mesh, const LayoutRules& rules,
+                                    const Profile& profile) {
+  try {
+    return balance_within(memory, step, mesh, rules, profile, {.baselines = false}).data();
+  } catch (const UserError& e) {
+    CHECK(e.code() == Exit::device);
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+TEST_CASE("choice law: where memory is limited, no plan with other parts is much faster than the chosen one", "[law]") {
+  const Step step = large();
+  const Mesh mesh = mesh_of({{"a", 2}});
+  for (const double slow : {0.5, 0.25, 0.1}) {
+    const Profile profile = testing::synthetic_profile(mesh, {1, slow}, 10e9);
+    const auto with_part = [&](std::vector<Index> memory, Index part) {
+      return plan_within(memory, step, mesh, {{"batch", "a", Sizes{{part, 16 - part}}}}, profile);
+    };
+    const Index alone = with_part({0, 0}, 16)->predicted[0].memory_bytes;
+    for (const Index percent : {90, 80, 70, 60}) {
+      INFO("speed " << slow << ", " << percent << " % of the memory");
+      const std::vector<Index> memory{alone * percent / 100, 0};
+      const auto chosen = plan_within(memory, step, mesh, {{"batch", "a"}}, profile);
+      REQUIRE(chosen);
+      CHECK(plan_within(memory, step, mesh, chosen->rules, profile)->step_seconds == chosen->step_seconds);
+      for (Index part = 0; part <= 16; part++)
+        if (const auto other = with_part(memory, part)) CHECK(*chosen->step_seconds <= *other->step_seconds * 1.05);
     }
   }
 }
