@@ -12,25 +12,6 @@
 
 namespace motley {
 
-namespace {
-
-// The rules with all cuts made by `by`; nothing: there is no such cut.
-std::optional<LayoutRules> cut_by(LayoutRules rules, const Passes& passes, CutBy by) {
-  const auto sizes = reference_sizes(passes);
-  bool any = false;
-  auto change = [&](Rule& r) {
-    if (r.axes.names.empty() || !sizes.contains(r.dim)) return;
-    r.parts = by;
-    any = true;
-  };
-  for (Rule& r : rules.split) change(r);
-  for (auto& [name, list] : rules.tensors)
-    for (Rule& r : list) change(r);
-  return any ? std::optional(rules) : std::nullopt;
-}
-
-}  // namespace
-
 Baseline baselines_of(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype) {
   Baseline out;
   const std::optional<LayoutRules> even = cut_by(rules, passes, CutBy::even),

@@ -17,9 +17,16 @@ Trial PartTrials::trial(Proposal of, PlanData plan) const {
   return {std::move(of), std::move(plan), seconds};
 }
 
+// A function of the resolved rules alone: they give the same plan where the search did not find them.
 Trial PartTrials::improved(Proposal of) const {
-  PlanData plan =
-      predicted(plan_with(passes_, mesh_, with_parts(rules_, mesh_, variables_, of.parts), profile_, dtype_, &cost_), profile_);
+  const LayoutRules resolved = with_parts(rules_, mesh_, variables_, of.parts);
+  PlanData plan = predicted(plan_with(passes_, mesh_, resolved, profile_, dtype_, &cost_), profile_);
+  if (const auto even = fits(plan) ? std::nullopt : cut_by(resolved, passes_, CutBy::even)) {
+    if (!even_ || even_->first.tensors != even->tensors)
+      even_.emplace(*even, plan_with(passes_, mesh_, *even, profile_, dtype_, &cost_));
+    PlanData other = predicted(plan_like(even_->second, mesh_, resolved, profile_, &cost_), profile_);
+    if (fits(other)) plan = std::move(other);
+  }
   if (overlaps) overlap(plan);
   return trial(std::move(of), std::move(plan));
 }

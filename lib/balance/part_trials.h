@@ -2,7 +2,9 @@
 // Parts for all rules that leave them open, the complete plan that follows, and its predicted seconds.
 #pragma once
 #include <limits>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "balance/variables.h"
@@ -34,7 +36,9 @@ class PartTrials {
   const std::vector<Variable>& variables() const { return variables_; }
   bool is_free(std::size_t i) const { return variables_[i].by == CutBy::profile; }
 
-  Trial improved(Proposal of) const;  // with the picks of the improving sweep. LayoutError: lists that do not tile
+  // With the picks of the improving sweep; where memory does not suffice for these, with those of even parts if these fit.
+  // LayoutError: lists that do not tile.
+  Trial improved(Proposal of) const;
   Trial quick(Proposal of, const PlanData& like) const;  // with the picks of another plan; kNever where lists do not tile
   Trial again(Trial one) const;                          // the same plan, overlap counted
 
@@ -49,7 +53,8 @@ class PartTrials {
   const Profile& profile_;
   DType dtype_;
   const std::vector<Variable>& variables_;
-  const Cost& cost_;  // of all trials
+  const Cost& cost_;                                                // of all trials
+  mutable std::optional<std::pair<LayoutRules, PlanData>> even_{};  // even parts, and their plan
 };
 
 // True: the trial is faster than the best by this share, and becomes the best.

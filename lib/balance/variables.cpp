@@ -58,6 +58,20 @@ LayoutRules with_parts(LayoutRules rules, const Mesh& mesh, const std::vector<Va
   return rules;
 }
 
+std::optional<LayoutRules> cut_by(LayoutRules rules, const Passes& passes, CutBy by) {
+  const auto sizes = reference_sizes(passes);
+  bool any = false;
+  auto change = [&](Rule& r) {
+    if (r.axes.names.empty() || !sizes.contains(r.dim)) return;
+    r.parts = by;
+    any = true;
+  };
+  for (Rule& r : rules.split) change(r);
+  for (auto& [name, list] : rules.tensors)
+    for (Rule& r : list) change(r);
+  return any ? std::optional(rules) : std::nullopt;
+}
+
 Assignment even_parts(const std::vector<Variable>& variables) {
   Assignment out;
   for (const Variable& v : variables) out.push_back({-1, {Partition::even(v.size, v.parts).sizes()}});

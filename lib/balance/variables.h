@@ -2,6 +2,7 @@
 // Rules whose parts the planner chooses.
 #pragma once
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,8 @@ using Assignment = std::vector<PartLists>;  // one per variable
 Rule* rule_of(LayoutRules& rules, const Variable& v);
 // The rules with these parts set; placed layers that follow one of them get a rule of their own, with nothing for other ranks.
 LayoutRules with_parts(LayoutRules rules, const Mesh& mesh, const std::vector<Variable>& variables, const Assignment& parts);
+// The rules with all cuts made by `by`; nothing: there is no such cut.
+std::optional<LayoutRules> cut_by(LayoutRules rules, const Passes& passes, CutBy by);
 Assignment even_parts(const std::vector<Variable>& variables);
 // Whether the planner chooses the parts of the rule (of some rule) by a profile; explicit, even and given shares need no profile.
 bool is_chosen(const Rule& rule);

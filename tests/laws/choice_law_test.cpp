@@ -200,6 +200,19 @@ TEST_CASE("choice law: where memory is limited, no plan with other parts is much
   }
 }
 
+TEST_CASE("given parts whose fastest plan exceeds a limit of memory get a plan that does not") {
+  const Step step = large();
+  const Mesh mesh = mesh_of({{"a", 2}});
+  const Profile profile = testing::synthetic_profile(mesh, {1, 0.1}, 10e9);
+  const LayoutRules rules{{"batch", "a", Sizes{{15, 1}}}};
+  const PlanData free = plan_within({0, 0}, step, mesh, rules, profile).value();
+  const Index memory = free.predicted[0].memory_bytes * 92 / 100;
+  const auto less = plan_within({memory, 0}, step, mesh, rules, profile);
+  REQUIRE(less);
+  CHECK(less->predicted[0].memory_bytes <= memory);
+  CHECK(*less->step_seconds <= *free.step_seconds * 1.05);
+}
+
 TEST_CASE("a placed layer's chosen parts are dealt over its devices, and the plan's rules give the plan again") {
   Random random(20261126);
   Graph graph;
