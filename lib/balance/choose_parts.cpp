@@ -31,9 +31,7 @@ constexpr double kRounding = 1e-9;
 constexpr double kWorthImproving = 1.3;  // times the best: a plan slower with another plan's picks gets no picks of its own
 constexpr std::size_t kFinalists = 6;
 constexpr int kAlone = 8;  // parts, for each of which everything is tried, except for large steps
-constexpr int kRounds = 4, kLinks = 3, kLessRounds = 5, kFitRounds = 8;
-constexpr double kLess =
-    0.8;  // of its previous share, for a rank whose memory does not suffice; a rank that no such round helps gets nothing
+constexpr int kRounds = 4, kLinks = 3, kFitRounds = 12;
 
 std::string milliseconds(double seconds) {
   return fmt::format("{:.3f} ms", seconds * 1e3);
@@ -196,14 +194,19 @@ class Chooser {
       overlapped(best);
       return best;
     }
-    if (fixed_ != best.of.parts) best.seconds = kNever;  // not every rule says even
+    if (fixed_ != best.of.parts) best.seconds = best.lacking = kNever;  // not every rule says even
     consider(proposals, base, best);
     go_round(base, best);
     improve(best);
-    if (std::isinf(best.seconds)) {
+    if (too_full_ && *too_full_->plan.step_seconds < best.seconds) {
+      Trial other = *std::move(too_full_);
+      fit(other);
+      improve(other);
+      take(std::move(other), best, kRounding);
+    }
+    if (best.lacking > 0) {
       fit(best);
-      caps_.clear();
-      if (std::isfinite(best.seconds)) improve(best);  // what fits is not the fastest that fits
+      improve(best);
     }
     overlapped(best);
     return best;
@@ -224,13 +227,19 @@ class Chooser {
   // their own.
   void consider(const std::vector<Proposal>& proposals, const PlanData& like, Trial& best) {
     std::vector<std::pair<double, std::size_t>> order;
-    for (std::size_t i = 0; i < proposals.size(); i++)
-      order.emplace_back(proposals.size() <= improved_plans_ ? 0 : trials_.quick(proposals[i], like).seconds, i);
+    for (std::size_t i = 0; i < proposals.size(); i++) {
+      order.emplace_back(0, i);
+      if (proposals.size() <= improved_plans_) continue;
+      const Trial trial = trials_.quick(proposals[i], like);
+      order.back().first = trial.seconds;
+      note(trial);
+    }
     std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     for (std::size_t k = 0; k < std::min(order.size(), improved_plans_); k++) {
       try {
         Trial trial = trials_.improved(proposals[order[k].second]);
         if (std::isfinite(trial.seconds)) finalists_.push_back(trial);
+        note(trial);
         take(std::move(trial), best, kRounding);
       } catch (const LayoutError&) {  // lists along an axis that do not tile
       }
@@ -238,6 +247,12 @@ class Chooser {
     std::stable_sort(finalists_.begin(), finalists_.end(), [](const Trial& a, const Trial& b) { return a.seconds < b.seconds; });
     if (finalists_.size() > kFinalists) finalists_.resize(kFinalists);
   }
+
+  void note(const Trial& trial) {
+    if (!(trial.lacking > 0) || std::isinf(trial.lacking)) return;
+    if (!too_full_ || trial.plan.step_seconds < too_full_->plan.step_seconds) too_full_ = trial;
+  }
+
   // The fastest few of the list are compared again with overlap counted, and with one variable changed at a time.
   void overlapped(Trial& best) {
     trials_.overlaps = true;
@@ -320,30 +335,32 @@ class Chooser {
     return out;
   }
 
-  // Ranks whose memory does not suffice get less, until it suffices or nothing is left to take from them.
+  // Parts of ranks that lack memory are limited, as if memory were in proportion to them, and the others get the rest; then units
+  // are moved.
   void fit(Trial& best) {
     for (const Variable& v : variables_) caps_.emplace_back(static_cast<std::size_t>(v.parts), v.size);
-    for (int round = 0; round < kFitRounds && std::isinf(best.seconds); round++) {
+    Trial now = best;
+    for (int round = 0; round < kFitRounds && now.lacking > 0; round++) {
       for (std::size_t i = 0; i < variables_.size(); i++)
         for (int r = 0; r < mesh_.ranks(); r++) {
-          const PartLists& now = best.of.parts[i];
+          const PartLists& parts = now.of.parts[i];
           const auto part = static_cast<std::size_t>(part_of(mesh_, variables_[i].axes, r));
-          const std::size_t list = list_of(mesh_, now.per, r);
-          const double has = static_cast<double>(mesh_.device(r).memory_bytes),
-                       needs = static_cast<double>(at(best.plan.predicted, r).memory_bytes);
-          if (has > 0 && needs > has)
-            caps_[i][part] = round < kLessRounds
-                                 ? static_cast<Index>(static_cast<double>(now.lists[list][part]) * std::min(kLess, has / needs))
-                                 : 0;
+          const Index units = parts.lists[list_of(mesh_, parts.per, r)][part];
+          if (const double full = fullness(now.plan, r); full > 1 && units > 0)
+            caps_[i][part] = std::min(units - 1, static_cast<Index>(static_cast<double>(units) / full));
         }
       try {
-        Proposal next = balanced(best.plan, all_, -1);
-        if (next.parts == best.of.parts) return;
+        Proposal next = balanced(now.plan, all_, -1);
+        if (next.parts == now.of.parts) break;
         std::fill(next.why.begin(), next.why.end(), "as much as the devices' memory allows");
-        best = trials_.improved(std::move(next));
+        now = trials_.improved(std::move(next));
       } catch (const UserError&) {
-        return;  // the requested parts do not fit; the plan says where
+        break;  // not all units have a place
       }
+      take(Trial(now), best, 0);
+    }
+    caps_.clear();
+    for (auto left = static_cast<int>(improved_plans_); best.lacking > 0 && relieve(trials_, best, left);) {
     }
   }
 
@@ -371,6 +388,7 @@ class Chooser {
   PartTrials trials_;
   std::vector<Trial> finalists_{};          // the fastest of the list
   Assignment fixed_{};                      // what rules with parts "proportional" require
+  std::optional<Trial> too_full_{};         // the fastest that lacks memory
   std::vector<std::vector<Index>> caps_{};  // per variable and part, once memory does not suffice
   bool large_ = false;                      // a large step: its plans take so long to make that few are tried
   std::size_t improved_plans_ = 0;          // number of plans made for the list

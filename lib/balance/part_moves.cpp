@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "base/at.h"
@@ -23,15 +24,42 @@ std::vector<std::pair<int, std::size_t>> lists_of(const Mesh& mesh, const PartLi
   return out;
 }
 
-// The seconds of each part's busiest rank.
-std::vector<double> busy_of(const Mesh& mesh, const PlanData& plan, const Variable& v, int per, std::size_t list) {
-  std::vector<double> busy(static_cast<std::size_t>(v.parts), 0.0);
+// Each part's most loaded rank.
+template <class F>
+std::vector<double> loads(const Mesh& mesh, const Variable& v, int per, std::size_t list, F load_of) {
+  std::vector<double> out(static_cast<std::size_t>(v.parts), 0.0);
   for (int r = 0; r < mesh.ranks(); r++) {
     if (list_of(mesh, per, r) != list) continue;
-    double& most = at(busy, part_of(mesh, v.axes, r));
-    most = std::max(most, at(plan.predicted, r).seconds);
+    double& most = at(out, part_of(mesh, v.axes, r));
+    most = std::max(most, load_of(r));
   }
-  return busy;
+  return out;
+}
+
+using Pairs = std::vector<std::pair<std::size_t, std::size_t>>;
+
+// All pairs of parts, first from the most loaded to the least loaded one.
+Pairs pairs_of(const std::vector<double>& load) {
+  Pairs pairs;
+  for (std::size_t from = 0; from < load.size(); from++)
+    for (std::size_t to = 0; to < load.size(); to++)
+      if (from != to) pairs.emplace_back(from, to);
+  std::stable_sort(pairs.begin(), pairs.end(),
+                   [&](const auto& a, const auto& b) { return load[a.first] - load[a.second] > load[b.first] - load[b.second]; });
+  return pairs;
+}
+
+// With at most so many units moved; nothing: there are none, or the lists already differ along another axis.
+std::optional<Proposal> moved(const Mesh& mesh, Proposal of, std::size_t i, int per, std::size_t list, std::size_t from,
+                              std::size_t to, Index units) {
+  PartLists& parts = of.parts[i];
+  if (parts.per > per) return std::nullopt;
+  if (per != parts.per) parts = {per, std::vector(static_cast<std::size_t>(at(mesh.axes(), per).size), parts.lists.front())};
+  const Index taken = std::min(units, parts.lists[list][from]);
+  if (taken == 0) return std::nullopt;
+  parts.lists[list][from] -= taken;
+  parts.lists[list][to] += taken;
+  return of;
 }
 
 // All of it, then halves down to one unit: a few sizes.
@@ -46,36 +74,55 @@ std::vector<Index> units_of(Index size) {
 bool move_in(const PartTrials& trials, Trial& now, std::size_t i, int per, std::size_t list, int& left,
              std::vector<Proposal>& path) {
   const Variable& v = trials.variables()[i];
-  const std::vector<double> busy = busy_of(trials.mesh(), now.plan, v, per, list);
-  std::vector<std::pair<std::size_t, std::size_t>> pairs;
-  for (std::size_t from = 0; from < busy.size(); from++)
-    for (std::size_t to = 0; to < busy.size(); to++)
-      if (from != to) pairs.emplace_back(from, to);
-  std::stable_sort(pairs.begin(), pairs.end(),
-                   [&](const auto& a, const auto& b) { return busy[a.first] - busy[a.second] > busy[b.first] - busy[b.second]; });
+  const std::vector<double> busy =
+      loads(trials.mesh(), v, per, list, [&](int rank) { return at(now.plan.predicted, rank).seconds; });
   bool any = false;
-  for (const auto& [from, to] : pairs)
+  for (const auto& [from, to] : pairs_of(busy))
     for (const Index units : units_of(v.size))
       for (bool again = true; again && left > 0;) {
-        PartLists next = now.of.parts[i];
-        if (per != next.per)
-          next = {per, std::vector(static_cast<std::size_t>(at(trials.mesh().axes(), per).size), next.lists.front())};
-        const Index taken = std::min(units, next.lists[list][from]);
-        if (taken == 0 || now.of.parts[i].per > per) break;
-        next.lists[list][from] -= taken;
-        next.lists[list][to] += taken;
-        Proposal of = now.of;
-        of.parts[i] = std::move(next);
-        of.why[i] = "local search: units were moved between ranks while the predicted step got faster";
+        std::optional<Proposal> of = moved(trials.mesh(), now.of, i, per, list, from, to, units);
+        if (!of) break;
+        of->why[i] = "local search: units were moved between ranks while the predicted step got faster";
         left--;
-        again = take(trials.quick(std::move(of), now.plan), now, kGain);
+        again = take(trials.quick(*std::move(of), now.plan), now, kGain);
         if (again) path.push_back(now.of);
         any = any || again;
       }
   return any;
 }
 
+// The units that a part has too many, if memory were in proportion to it, down to one; then more.
+std::vector<Index> too_many(Index size, double full) {
+  std::vector<Index> out;
+  const Index about = std::max(Index{1}, static_cast<Index>(static_cast<double>(size) * (1 - 1 / full)));
+  for (Index units = about; units >= 1; units /= 2) out.push_back(units);
+  for (Index units = 2 * about; units < 2 * size; units *= 2) out.push_back(units);
+  return out;
+}
+
 }  // namespace
+
+bool relieve(const PartTrials& trials, Trial& best, int& left) {
+  for (std::size_t i = 0; i < trials.variables().size(); i++) {
+    const Variable& v = trials.variables()[i];
+    if (!trials.is_free(i)) continue;
+    for (const auto& [per, list] : lists_of(trials.mesh(), best.of.parts[i], v)) {
+      const std::vector<double> full = loads(trials.mesh(), v, per, list, [&](int rank) { return fullness(best.plan, rank); });
+      for (const auto& [from, to] : pairs_of(full))
+        for (const Index units : full[from] > 1 ? too_many(v.size, full[from]) : std::vector<Index>{}) {
+          std::optional<Proposal> of = moved(trials.mesh(), best.of, i, per, list, from, to, units);
+          if (!of) break;
+          if (left-- <= 0) return false;
+          of->why[i] = "as much as the devices' memory allows";
+          try {
+            if (take(trials.improved(*std::move(of)), best, 0)) return true;
+          } catch (const LayoutError&) {  // lists along an axis that do not tile
+          }
+        }
+    }
+  }
+  return false;
+}
 
 void move_units(const PartTrials& trials, Trial& best, int& left) {
   Trial now = best;

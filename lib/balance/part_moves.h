@@ -11,5 +11,8 @@ inline constexpr double kGain = 1e-3;  // minimum gain of a plan over the best o
 // one, and subtracts their number from `left`. The last of them that has the memory for picks of its own becomes the best if it is
 // faster.
 void move_units(const PartTrials& trials, Trial& best, int& left);
+// Moves units away from a rank that lacks memory so that less is lacking in total. Makes at most `left` plans with picks of their
+// own, and subtracts their number from `left`. False: there is no such move.
+bool relieve(const PartTrials& trials, Trial& best, int& left);
 
 }  // namespace motley

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "balance/choose_tiles.h"
+#include "base/at.h"
 #include "plan/planner.h"
 #include "plan/statistics.h"
 #include "plan/tiles.h"
@@ -11,10 +12,20 @@
 
 namespace motley {
 
+namespace {
+
+double lacking_of(const PlanData& plan) {
+  double sum = 0;
+  for (std::size_t r = 0; r < plan.predicted.size(); r++) sum += std::max(fullness(plan, static_cast<int>(r)) - 1, 0.0);
+  return sum;
+}
+
+}  // namespace
+
 Trial PartTrials::trial(Proposal of, PlanData plan) const {
-  const bool good = fits(plan) && !undefined_statistics(plan, mesh_);
-  const double seconds = good ? plan.step_seconds.value_or(0) : kNever;
-  return {std::move(of), std::move(plan), seconds};
+  const double lacking = undefined_statistics(plan, mesh_) ? kNever : lacking_of(plan);
+  const double seconds = lacking > 0 ? kNever : plan.step_seconds.value_or(0);
+  return {std::move(of), std::move(plan), lacking, seconds};
 }
 
 // A function of the resolved rules alone: they give the same plan where the search did not find them.
@@ -25,7 +36,7 @@ Trial PartTrials::improved(Proposal of) const {
     if (!even_ || even_->first.tensors != even->tensors)
       even_.emplace(*even, plan_with(passes_, mesh_, *even, profile_, dtype_, &cost_));
     PlanData other = predicted(plan_like(even_->second, mesh_, resolved, profile_, &cost_), profile_);
-    if (fits(other)) plan = std::move(other);
+    if (lacking_of(other) < lacking_of(plan)) plan = std::move(other);
   }
   if (overlaps) overlap(plan);
   return trial(std::move(of), std::move(plan));
@@ -36,7 +47,7 @@ Trial PartTrials::quick(Proposal of, const PlanData& like) const {
     PlanData plan = predicted(plan_like(like, mesh_, with_parts(rules_, mesh_, variables_, of.parts), profile_, &cost_), profile_);
     return trial(std::move(of), std::move(plan));
   } catch (const LayoutError&) {
-    return {std::move(of), {}, kNever};
+    return {std::move(of), {}, kNever, kNever};
   }
 }
 
@@ -52,8 +63,13 @@ void PartTrials::overlap(PlanData& plan) const {
   if (goes) choose_tiles(plan, profile_);
 }
 
+double fullness(const PlanData& plan, int rank) {
+  const Index has = at(plan.memory_bytes, rank);
+  return has == 0 ? 0 : static_cast<double>(at(plan.predicted, rank).memory_bytes) / static_cast<double>(has);
+}
+
 bool take(Trial trial, Trial& best, double gain) {
-  if (!(trial.seconds < best.seconds * (1 - gain))) return false;
+  if (best.lacking > 0 ? !(trial.lacking < best.lacking) : !(trial.seconds < best.seconds * (1 - gain))) return false;
   best = std::move(trial);
   return true;
 }

@@ -23,7 +23,8 @@ struct Proposal {
 struct Trial {
   Proposal of{};
   PlanData plan{};
-  double seconds = kNever;  // infinite where a rank's memory does not suffice, or its statistics are not defined
+  double lacking = kNever;  // memory, as a share of what a rank has, summed over the ranks; infinite: statistics are not defined
+  double seconds = kNever;  // infinite where memory is lacking
 };
 
 // Keeps references to its arguments.
@@ -36,7 +37,7 @@ class PartTrials {
   const std::vector<Variable>& variables() const { return variables_; }
   bool is_free(std::size_t i) const { return variables_[i].by == CutBy::profile; }
 
-  // With the picks of the improving sweep; where memory does not suffice for these, with those of even parts if these fit.
+  // With the picks of the improving sweep; where memory is lacking for these, with those of even parts if less is lacking.
   // LayoutError: lists that do not tile.
   Trial improved(Proposal of) const;
   Trial quick(Proposal of, const PlanData& like) const;  // with the picks of another plan; kNever where lists do not tile
@@ -57,7 +58,9 @@ class PartTrials {
   mutable std::optional<std::pair<LayoutRules, PlanData>> even_{};  // even parts, and their plan
 };
 
-// True: the trial is faster than the best by this share, and becomes the best.
+// What a rank needs of its memory, as a share of what it has; 0: no limit.
+double fullness(const PlanData& plan, int rank);
+// True: the trial is faster than the best by this share, or lacks less memory than the best, and becomes the best.
 bool take(Trial trial, Trial& best, double gain);
 
 }  // namespace motley

@@ -200,6 +200,38 @@ TEST_CASE("choice law: where memory is limited, no plan with other parts is much
   }
 }
 
+TEST_CASE("choice law: parts that have the memory are found, also where the fastest have not", "[law]") {
+  Random random(20261127);
+  int tried = 0, slower = 0;
+  for (int n = 0; n < share_of(12); n++) {
+    const Mesh mesh = mesh_of({{"a", 2}});
+    const Step step = network(random);
+    const Profile profile = testing::random_profile(mesh, random);
+    const Index size = step.passes().tensors.front().shape.size_of("batch");
+    std::vector<PlanData> all;
+    for (Index part = 0; part <= size; part++)
+      all.push_back(plan_within({0, 0}, step, mesh, {{"batch", "a", Sizes{{part, size - part}}}}, profile).value());
+    for (int k = 0; k < 4; k++) {  // limits that a random one of these plans just keeps; every other time on one rank alone
+      const auto one = static_cast<std::size_t>(pick(random, 1, size - 1));
+      std::vector<Index> memory;
+      for (const PredictedRank& rank : all[one].predicted) memory.push_back(rank.memory_bytes);
+      if (k % 2 == 1) memory[chance(random, 0.5) ? 0 : 1] = 0;
+      double least = *all[one].step_seconds;
+      for (const PlanData& plan : all)
+        if ((memory[0] == 0 || plan.predicted[0].memory_bytes <= memory[0]) &&
+            (memory[1] == 0 || plan.predicted[1].memory_bytes <= memory[1]))
+          least = std::min(least, *plan.step_seconds);
+      INFO("case " << n << ", limits " << memory[0] << ", " << memory[1]);
+      const auto chosen = plan_within(memory, step, mesh, {{"batch", "a"}}, profile);
+      REQUIRE(chosen);
+      CHECK(plan_within(memory, step, mesh, chosen->rules, profile)->step_seconds == chosen->step_seconds);
+      tried++;
+      slower += *chosen->step_seconds > least * 1.05;
+    }
+  }
+  CHECK(slower <= tried / 20);
+}
+
 TEST_CASE("given parts whose fastest plan exceeds a limit of memory get a plan that does not") {
   const Step step = large();
   const Mesh mesh = mesh_of({{"a", 2}});
