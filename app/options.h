@@ -46,7 +46,8 @@ struct Options {
   bool overwrite = false, full = false;  // full: for plan
   bool inference = false;                // verify: use the passes of evaluation and prediction
   int restarts = 0;                      // train: at most so many, after a rank died or hung
-  int steps = 3, batch = 4;              // for verify
+  int steps = 3;                         // for verify
+  std::optional<int> batch{};            // likewise; none: 4, or what the data has
   double budget_seconds = 60;            // for measuring
 };
 

@@ -125,7 +125,9 @@ std::string bytes_or_unknown(const std::optional<Index>& bytes) {
 
 std::string summary_of(const TrainSummary& run, const Mesh& mesh, const std::filesystem::path& directory) {
   std::string text = fmt::format("run directory  {}\n", directory.string());
-  text += fmt::format("steps          {} in {}\n", run.steps, time_or_unknown(run.seconds));
+  text += run.steps_before == 0 ? fmt::format("steps          {} in {}\n", run.steps, time_or_unknown(run.seconds))
+                                : fmt::format("steps          {}, {} of them now in {}\n", run.steps, run.steps - run.steps_before,
+                                              time_or_unknown(run.seconds));
   if (run.train_loss) text += "train loss     " + loss_text(*run.train_loss) + "\n";
   if (run.test_loss) {
     text += run.test_accuracy ? fmt::format("test accuracy  {:.2f} %", 100 * *run.test_accuracy)
@@ -359,13 +361,21 @@ void predict_ranks(Runtime& rt, const Task& task) {
 
 void verify_ranks(Runtime& rt, const Task& task) {
   const Job& job = task.job;
-  const Index n = job.train.accumulate, batch = (task.options.batch + n - 1) / n * n;
-  if (rt.rank() == 0 && batch != task.options.batch)
-    task.console.say(LogLevel::info,
-                     fmt::format("note: the batch is rounded up to {}, a multiple of the {} micro-batches", batch, n));
-  const Model model = build_model(job.model, batch);
+  const Index n = job.train.accumulate, wanted = task.options.batch.value_or(4);
+  Index batch = (wanted + n - 1) / n * n;
+  const auto note = [&](const std::string& what) {
+    if (rt.rank() == 0)
+      task.console.say(LogLevel::info, fmt::format("note: the batch is {} {}, a multiple of the {} micro-batches", what, batch, n));
+  };
+  if (batch != wanted) note("rounded up to");
+  Model model = build_model(job.model, batch);
   rt.phase("data");
   const Datasets data = data_of(job, model);
+  if (const Index most = data.train->samples() / n * n; !task.options.batch && most > 0 && most < batch) {
+    batch = most;
+    model = build_model(job.model, batch);
+    note("what the data has,");
+  }
   TrainingOptions options = training_options(job.train, data.train->samples());
   const Step step = training(model.loss, job.train.optimizer, options);
   // A batch norm's statistics are those of each micro-batch: the unsharded network then has the same micro-batches.
@@ -405,7 +415,9 @@ void verify_ranks(Runtime& rt, const Task& task) {
   };
   const VerifyReport report = task.options.inference ? inferred() : verify(rt, input);
   rt.print(task.options.form == Form::json ? report.json() : report.text());
-  if (!report.ok()) throw Error(Exit::internal, "verify found a difference");
+  if (report.ok()) return;
+  throw Error(Exit::internal, report.diverged ? "the unsharded network's own values are not finite: there is nothing to compare"
+                                              : "verify found a difference");
 }
 
 }  // namespace motley::app

@@ -145,8 +145,10 @@ void check_names(Reader& r, const Json& j, ModelSpec& model) {
   }
   if (!model.inputs.empty() && others == 0 && model.bad_inputs.empty())
     complain_below(r, j, "/inputs/" + labels,
-                   "\"" + labels + "\" is reserved for the labels; rename this input" +
-                       (labels == "label" ? "" : ", or name another one in /loss/labels"));
+                   labels == "label" ? "\"label\" is reserved for the labels; rename this input"
+                                     : "\"" + labels +
+                                           "\" holds the labels, which only the loss may read; declare an input for the network, "
+                                           "or name another one in /loss/labels");
   if (others == 0) model.inputs.clear();  // layers that read them cannot be checked
   for (std::size_t i = 0; i < model.layers.size(); i++) {
     LayerSpec& l = model.layers[i];

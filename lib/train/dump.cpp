@@ -23,7 +23,8 @@ std::vector<Index> Dump::note(const std::string& file, const std::string& name, 
     sizes.push_back(d.size);
   }
   entry.set("dims", names).set("sizes", numbers);
-  if (tensors_.find(name) == nullptr) tensors_.set(name, entry);
+  for (const std::string& one : {name, std::filesystem::path(file).stem().string()})  // "mean_9" and "loss"
+    if (tensors_.find(one) == nullptr) tensors_.set(one, entry);
   return sizes;
 }
 

@@ -19,7 +19,8 @@ class Dump {
   explicit Dump(std::filesystem::path folder) : folder_(std::move(folder)) {}
   void tensor(const std::string& file, const WholeTensor& tensor, DType dtype);
   void integers(const std::string& file, const std::string& name, const std::vector<Dim>& dims, const std::vector<Index>& values);
-  void finish() const;  // manifest.json: {"version": 1, "tensors": {NAME: {"dims": [...], "sizes": [...]}}}
+  // manifest.json: {"version": 1, "tensors": {NAME: {"dims": [...], "sizes": [...]}}}, NAME: the tensor's and the file's
+  void finish() const;
 
  private:
   std::vector<Index> note(const std::string& file, const std::string& name, const std::vector<Dim>& dims);  // returns the sizes

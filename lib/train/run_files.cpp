@@ -59,7 +59,9 @@ const Table<TrainSummary>& run_fields() {
       {"steps", "trained", "integer", true, [](Reader& r, const Json& j, TrainSummary& out) { r.integer(j, out.steps, 0); }},
       {"checkpoints_failed", "that could not be written", "integer", false,
        [](Reader& r, const Json& j, TrainSummary& out) { r.integer(j, out.checkpoints_failed, 0); }},
-      number_or_null("seconds", "from the start of the first step", &TrainSummary::seconds, 0, kMost),
+      {"steps_before", "of earlier sessions", "integer", false,
+       [](Reader& r, const Json& j, TrainSummary& out) { r.integer(j, out.steps_before, 0); }},
+      number_or_null("seconds", "from the start of this session's first step", &TrainSummary::seconds, 0, kMost),
       number_or_null("train_loss", "of the last step", &TrainSummary::train_loss, -kMost, kMost),
       number_or_null("test_accuracy", "share of the test samples", &TrainSummary::test_accuracy, 0, kMost),
       number_or_null("test_loss", "mean over the test samples", &TrainSummary::test_loss, 0, kMost),
@@ -203,6 +205,7 @@ void write_run_json(const std::filesystem::path& directory, const TrainSummary& 
   if (s.status == "failed") out.set("code", s.code).set("rank", s.rank < 0 ? Json(nullptr) : Json(s.rank)).set("reason", s.reason);
   out.set("steps", s.steps)
       .set("checkpoints_failed", s.checkpoints_failed)
+      .set("steps_before", s.steps_before)
       .set("seconds", known(s.seconds))
       .set("train_loss", known(s.train_loss))
       .set("test_accuracy", known(s.test_accuracy));

@@ -69,7 +69,8 @@ struct TrainSummary {
   std::string reason{};
   Index steps = 0;
   Index checkpoints_failed = 0;        // number that could not be written: training continued
-  std::optional<double> seconds{};     // from the first step's start
+  Index steps_before = 0;              // of earlier sessions, from whose checkpoint this one went on
+  std::optional<double> seconds{};     // from the start of this session's first step
   std::optional<double> train_loss{};  // of the last step
   std::optional<double> test_accuracy{}, test_loss{};
   std::optional<double> test_batch_seconds{}, predicted_test_batch_seconds{};  // of the evaluation, per batch

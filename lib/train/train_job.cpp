@@ -154,7 +154,7 @@ class Job {
   }
 
   void prepare() {
-    first_step_ = out_.steps;
+    first_step_ = out_.steps_before = out_.steps;
     if (evaluates()) {
       require_whole_batches(in_.evaluation->data().passes, in_.evaluate.image, in_.data.test->samples());
       require_memory();

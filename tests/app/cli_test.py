@@ -627,6 +627,9 @@ def verifies():
         for precision, limits in {"f64": [1e-11] * 4, "f32": [1e-5, 1e-5, 1e-4, 1e-4]}.items():
             assert all(report[precision][k] <= limit for k, limit in zip(["loss", "logits", "gradients", "weights"], limits)), report
         assert not (room.path / "runs").exists()
+    has(room.run("verify", "job.json", "--set", "data.samples=3", "--set", "train.batch=2").err, "note: the batch is what the data has, 3")
+    has(room.run("verify", "job.json", "--batch", "4", "--set", "data.samples=3", "--set", "train.batch=2", code=78).err, "a batch of 4 samples")
+    has(room.run("verify", "job.json", "--set", "train.optimizer.learning_rate=1e300", "--steps", "4", code=70).err, "the unsharded network's own values are not finite")
     has(room.run("verify", "job.json", "--steps", "1", "--batch", "2", "--dump", "dump dïr", "--quiet").out, "loss", "logits", "gradients", "weights")
     for file in ["inputs/image.npy", "inputs/label.npy", "weights_before/conv2d_1.weight.npy", "logits.npy", "loss.npy",
                  "gradients/conv2d_1.weight.npy", "weights_after/dense_3.bias.npy", "f32/logits.npy", "manifest.json"]:
@@ -1152,6 +1155,8 @@ def resumes():
     done = room.run("train", "job.json", "--resume", "again", *every)
     assert not (room.path / "again/weights.safetensors.new-4711-3").exists()
     has(done.err, "resuming from again/checkpoints/step-16")
+    has(done.out, "steps          20, 4 of them now in ")
+    assert room.json("again/run.json")["steps_before"] == 16 and room.json("full/run.json")["steps_before"] == 0
     assert losses(room, "again") == losses(room, "full") and room.json("again/run.json")["steps"] == 20
     assert (room.path / "again/weights.safetensors").read_bytes() == (room.path / "full/weights.safetensors").read_bytes()
     # Without the job; on other ranks and cuts; into another directory.

@@ -125,6 +125,8 @@ TEST_CASE("verify: a sharded network is the unsharded one, and its dump is whole
     const auto manifest = read_json("manifest", read_file((dump.path() / "manifest.json").string()), complaints);
     REQUIRE(manifest.has_value());
     CHECK(manifest->at("/tensors/conv2d_1.bias/dims/0") != nullptr);
+    CHECK(to_text(*manifest->at("/tensors/logits")) == to_text(*manifest->at("/tensors/dense_6")));
+    CHECK(manifest->at("/tensors/loss") != nullptr);
   }
 }
 
