@@ -14,17 +14,8 @@ namespace motley {
 
 namespace {
 
-// How the layout cuts what a mean over a rank's own part is the mean of; null: it does not.
-const Cut* own_cut(const Pass& pass, const Layouts& layouts) {
-  const Layout& layout = layouts.of(pass.writes.tensor);
-  const auto dim = std::find(pass.writes.indices.begin(), pass.writes.indices.end(), pass.own.of) - pass.writes.indices.begin();
-  const auto cut = layout.cuts.find(layout.shape[static_cast<std::size_t>(dim)].name);
-  return cut == layout.cuts.end() ? nullptr : &cut->second;
-}
-
-}  // namespace
-
-const char* pick_mistake(const Pass& pass, const Pick& pick, const Mesh& mesh, const Layouts& layouts) {
+// Without regard to means over a rank's own part.
+const char* parts_mistake(const Pass& pass, const Pick& pick, const Mesh& mesh, const Layouts& layouts) {
   const auto has = [](const auto& list, int one) { return std::find(list.begin(), list.end(), one) != list.end(); };
   std::vector<int> axes, indices;
   std::vector<const Cut*> cuts;
@@ -35,16 +26,28 @@ const char* pick_mistake(const Pass& pass, const Pick& pick, const Mesh& mesh, c
     }
     if (has(part.cut.axes, part.cut.per)) return "a cut is over the axis that its lists of parts are for (`per`)";
     if (has(indices, part.index)) return "an index is cut twice";
-    if (has(pass.whole, part.index)) return "an index is cut that every rank computes whole";
-    if (part.index == pass.own.of && (own_cut(pass, layouts) == nullptr || *own_cut(pass, layouts) != part.cut))
-      return "a mean over a rank's own part is not cut as what it is the mean of";
+    const bool is_tap = std::any_of(pass.windows.begin(), pass.windows.end(), [&](const Window& w) { return w.tap == part.index; });
+    if (is_tap || has(pass.whole, part.index)) return "an index is cut that every rank computes whole";
     if (layouts.placed(pass.layer) && reaches_others(mesh, part.cut, layouts.place(pass.layer)))
       return "a rank gets a part on which the layer is not placed";
     indices.push_back(part.index);
     cuts.push_back(&part.cut);
   }
-  if (in_a_circle(cuts)) return "the lists of parts depend on each other's axes in a circle";
-  return nullptr;
+  return in_a_circle(cuts) ? "the lists of parts depend on each other's axes in a circle" : nullptr;
+}
+
+}  // namespace
+
+const char* pick_mistake(const Pass& pass, const Pick& pick, const Mesh& mesh, const Layouts& layouts) {
+  if (const char* const wrong = parts_mistake(pass, pick, mesh, layouts); wrong != nullptr || pass.own.of < 0) return wrong;
+  // A mean over a rank's own part is cut as the layout says if it can be (that of a placed layer may not), else not at all.
+  const Layout& layout = layouts.of(pass.writes.tensor);
+  const auto dim = std::find(pass.writes.indices.begin(), pass.writes.indices.end(), pass.own.of) - pass.writes.indices.begin();
+  const auto cut = layout.cuts.find(layout.shape[static_cast<std::size_t>(dim)].name);
+  const bool by_layout = cut != layout.cuts.end() && parts_mistake(pass, {{pass.own.of, cut->second}}, mesh, layouts) == nullptr;
+  const auto part = std::find_if(pick.begin(), pick.end(), [&](const PickPart& one) { return one.index == pass.own.of; });
+  const bool good = by_layout ? part != pick.end() && part->cut == cut->second : part == pick.end();
+  return good ? nullptr : "a mean over a rank's own part is not cut as what it is the mean of";
 }
 
 // Per part along these axes the whole-step speed of its slowest rank; 0 where no rank has a part in the step.
@@ -91,15 +94,6 @@ void Sweeper::offer_unruled(int pass, std::vector<PickPart>& cuts) const {
   }
 }
 
-// For a mean over a rank's own part: keeps the picks that cut it (as the layout does, else they are no candidates), if there are
-// any (a placed layer may have none).
-void Sweeper::keep_own(const Pass& p, std::vector<Pick>& picks) const {
-  const auto cuts = [&](const Pick& pick) {
-    return std::any_of(pick.begin(), pick.end(), [&](const PickPart& part) { return part.index == p.own.of; });
-  };
-  if (std::any_of(picks.begin(), picks.end(), cuts)) std::erase_if(picks, [&](const Pick& pick) { return !cuts(pick); });
-}
-
 const std::vector<Pick>& Sweeper::candidates(int pass) const {
   std::vector<Pick>& known = at(candidates_, pass);
   if (known.empty()) known = all_candidates(pass);
@@ -130,7 +124,6 @@ std::vector<Pick> Sweeper::all_candidates(int pass) const {
       if ((bits >> i & 1U) != 0) pick.push_back(cuts[i]);
     if (pick_mistake(p, pick, mesh_, layouts_) == nullptr) out.push_back(std::move(pick));
   }
-  if (p.own.of >= 0) keep_own(p, out);
   std::stable_sort(out.begin(), out.end(), [](const Pick& a, const Pick& b) { return a.size() < b.size(); });
   return out;
 }

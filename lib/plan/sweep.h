@@ -94,7 +94,6 @@ class Sweeper {
   double exchange(int tensor, const std::vector<BoxMessage>& messages, std::vector<Index>* received = nullptr) const;
   std::vector<Pick> all_candidates(int pass) const;
   std::vector<double> speeds_over(const std::vector<int>& axes) const;
-  void keep_own(const Pass& p, std::vector<Pick>& picks) const;
   void offer_unruled(int pass, std::vector<PickPart>& cuts) const;
   std::vector<std::pair<NamedPart, std::vector<int>>> common_parts() const;
   const Pick* candidate_with(int pass, const Pick& pick, const NamedPart& part) const;
