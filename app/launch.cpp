@@ -421,14 +421,8 @@ Outcome Launch::outcome() const {
   for (std::size_t r = 0; r < ranks_.size(); r++) {
     const auto now = record(r);
     if (now) started++;
-    if (!now || now->agreed < 0) continue;
-    agreed++;
-    if (now->agreed > end.code) end = {now->agreed, static_cast<int>(r), now->reason, true};
-  }
-  // The run was over; what happens to a rank in MPI_Finalize changes nothing of it.
-  if (agreed == ranks_.size() && (end.code != 0 || to_stdout_.error() == 0)) return end;
-  for (std::size_t r = 0; r < ranks_.size(); r++) {
-    const auto now = record(r);
+    if (now && now->agreed >= 0) agreed++;
+    if (now && now->agreed > end.code) end = {now->agreed, static_cast<int>(r), now->reason, true};
     if (bare < 0 && (!now || now->code == -1)) bare = static_cast<int>(r);
   }
   const Outcome worst = worst_record();
@@ -443,6 +437,8 @@ Outcome Launch::outcome() const {
       reason = worst.reason;
     return {kStopped, -1, reason, worst.said && worst.code == kStopped && !worst.reason.empty(), early_};
   }
+  // The run was over; what happens to a rank in MPI_Finalize changes nothing of it.
+  if (agreed == ranks_.size() && (end.code != 0 || to_stdout_.error() == 0)) return end;
   if (hung_ && (worst.code == 0 || worst.code == kHung)) return {kHung, hung_->rank, hung_->text, false};
   // SIGPIPE: mpiexec failed because of a rank's death.
   if (!killed_mpiexec_ && WIFSIGNALED(status_) && WTERMSIG(status_) != SIGPIPE)
