@@ -2,11 +2,11 @@
 #include "run/not_finite.h"
 
 #include <algorithm>
-#include <cmath>
-#include <functional>
+#include <bit>
 #include <numeric>
 
 #include "base/at.h"
+#include "base/box_rows.h"
 #include "kernels/operands.h"
 #include "program/views.h"
 
@@ -14,19 +14,47 @@ namespace motley {
 
 namespace {
 
+// An exponent of ones: infinity or not a number.
+bool is_finite_one(float value) {
+  return (~std::bit_cast<std::uint32_t>(value) & 0x7f800000U) != 0;
+}
+bool is_finite_one(double value) {
+  return (~std::bit_cast<std::uint64_t>(value) & 0x7ff0000000000000U) != 0;
+}
+bool is_finite_one(Bf16 value) {
+  return is_finite_one(static_cast<float>(value));
+}
+
+template <class T>
+bool is_finite_row(const T* values, Index length, Index step) {
+  constexpr Index kAtOnce = 64;  // in vector instructions
+  bool good = true;
+  Index i = 0;
+  for (; step == 1 && good && i + kAtOnce <= length; i += kAtOnce) {
+    unsigned bad = 0;
+    for (Index k = 0; k < kAtOnce; k++) bad |= is_finite_one(values[i + k]) ? 0U : 1U;
+    good = bad == 0;
+  }
+  for (; good && i < length; i++) good = is_finite_one(values[i * step]);
+  return good;
+}
+
+// In the order of memory.
 template <class T>
 bool all_finite(const std::byte* bytes, const std::vector<Index>& extents, const std::vector<Index>& strides) {
-  const T* base = reinterpret_cast<const T*>(bytes);
-  std::vector<Index> here(extents.size(), 0);
-  for (Index left = std::accumulate(extents.begin(), extents.end(), Index{1}, std::multiplies<>()); left > 0; left--) {
-    if (!std::isfinite(static_cast<double>(base[std::inner_product(here.begin(), here.end(), strides.begin(), Index{0})])))
-      return false;
-    for (std::size_t d = here.size(); d-- > 0;) {
-      if (++here[d] < extents[d]) break;
-      here[d] = 0;
-    }
+  std::vector<std::size_t> order(extents.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return strides[a] > strides[b]; });
+  std::vector<Index> sizes, steps;
+  for (const std::size_t d : order) {
+    sizes.push_back(extents[d]);
+    steps.push_back(strides[d]);
   }
-  return true;
+  bool good = true;
+  for_each_row(sizes, steps, steps, [&](const BoxRow& row) {
+    good = good && is_finite_row(reinterpret_cast<const T*>(bytes) + row.a, row.length, row.a_step);
+  });
+  return good;
 }
 
 bool all_finite(DType dtype, const std::byte* bytes, const std::vector<Index>& extents, const std::vector<Index>& strides) {

@@ -13,6 +13,7 @@
 #include <mutex>
 
 #include "plan/plan_data.h"
+#include "run/not_finite.h"
 #include "run/gather.h"
 #include "tests/lib/train_nets.h"
 #include "tests/support/each_index.h"
@@ -292,6 +293,30 @@ TEST_CASE("trainer: a parameter that is not finite is found though the loss is f
                            Catch::Contains("\" on rank 1"));
   });
   CHECK_FALSE(std::filesystem::exists(folder.path() / "bad"));
+}
+
+TEST_CASE("a value that is not finite is found wherever it is in a buffer", "[train]") {
+  for (const DType dtype : {DType::f32, DType::f64, DType::bf16})
+    for (const Format format : {Format::plain, Format::channels_last}) {
+      Program program;
+      program.buffers.push_back({.name = "w", .dtype = dtype, .box = {{0, 5}, {2, 9}, {0, 3}, {0, 3}}, .format = format});
+      const auto count = static_cast<std::size_t>(volume(program.buffers[0].box));
+      const auto found = [&](std::size_t at, double value) {
+        std::vector<std::byte> bytes(count * bytes_of(dtype));
+        const auto put = [&](std::size_t i, auto one) { std::memcpy(bytes.data() + i * sizeof one, &one, sizeof one); };
+        for (std::size_t i = 0; i < count; i++) {
+          const double its = i == at ? value : -1e30;
+          dtype == DType::f64   ? put(i, its)
+          : dtype == DType::f32 ? put(i, static_cast<float>(its))
+                                : put(i, Bf16(static_cast<float>(its)));
+        }
+        return !is_finite(program, 0, bytes.data());
+      };
+      for (std::size_t at = 0; at < count; at++)
+        for (const double value : {std::numeric_limits<double>::quiet_NaN(), -std::numeric_limits<double>::infinity()})
+          CHECK(found(at, value));
+      CHECK(!found(count, 0));
+    }
 }
 
 TEST_CASE("trainer: names the tensor in which a number overflows", "[train]") {
