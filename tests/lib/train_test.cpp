@@ -13,8 +13,8 @@
 #include <mutex>
 
 #include "plan/plan_data.h"
-#include "run/not_finite.h"
 #include "run/gather.h"
+#include "run/not_finite.h"
 #include "tests/lib/train_nets.h"
 #include "tests/support/each_index.h"
 #include "tests/support/synthetic_profile.h"
