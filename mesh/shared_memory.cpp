@@ -64,9 +64,9 @@ bool reserve(int fd, std::byte* start, std::size_t bytes) {
 
 SharedMemory::SharedMemory(std::size_t bytes)
     : size_(bytes), mapped_((std::max<std::size_t>(bytes, 1) + kPage - 1) / kPage * kPage) {
-  const std::string asked = std::to_string(bytes) + " bytes for buffers";
+  const std::string requested = std::to_string(bytes) + " bytes for buffers";
   if (const std::uint64_t free = free_bytes(read_memory()); bytes > free)
-    throw DeviceError("requested " + asked + ", but only " + std::to_string(free) +
+    throw DeviceError("requested " + requested + ", but only " + std::to_string(free) +
                       " bytes of memory are free; give this device a smaller part or a smaller batch");
   fd_ = memfd_create("motley", MFD_CLOEXEC);
   if (fd_ < 0) why_private_ = because("memfd_create");
@@ -86,7 +86,7 @@ SharedMemory::SharedMemory(std::size_t bytes)
     fd_ = -1;
     at = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (at == MAP_FAILED)
-      throw DeviceError("no memory: " + asked + " failed as shared memory (" + why_private_ + ") and as private memory (" +
+      throw DeviceError("no memory: " + requested + " failed as shared memory (" + why_private_ + ") and as private memory (" +
                         because("mmap") + ")");
     static_cast<void>(madvise(at, mapped_, MADV_HUGEPAGE));
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a plan determines for all ranks alike: who writes and reads a tensor, by which messages its values move, which tensors are
-// stored once for several ranks of a host. Ranks agree on it without a message; for the Programs of many ranks it is made once.
+// What a plan determines for all ranks in common: who writes and reads a tensor, by which messages its values move, which tensors
+// are stored once for several ranks of a host. Ranks agree on it without a message; for the Programs of many ranks it is made once.
 #pragma once
 #include <motley/program.h>
 

@@ -253,7 +253,7 @@ void Checkpoint::visit(const StoredEntry& entry, const Box& box, std::span<std::
   for (const StoredPart& part : entry.parts) {
     const Box shared = intersect(part.box, box);
     if (volume(shared) == 0) continue;
-    if (!out.empty() && shared == part.box && is_together(box, shared)) {  // the whole part lies together in the box
+    if (!out.empty() && shared == part.box && is_together(box, shared)) {  // the whole part is contiguous in the box
       read_chunks(file_of(part), part, 0,
                   out.subspan(static_cast<std::size_t>(item_of(box, row_major(box), shared)) * item, part.bytes));
       continue;

@@ -168,7 +168,7 @@ TEST_CASE("verify: values next to a gradient's jump are no difference", "[verify
 }
 
 // Where bf16 rounds to the other side of a relu's kink, gradients are far off without any cut too: here by up to 0.47 of their
-// largest value. Compared with an f64 run that decides alike they are not.
+// largest value. Compared with an f64 run of the same decisions they are not.
 TEST_CASE("verify: in bf16, a gradient that one rank does not compute is found", "[verify]") {
   Graph graph;
   Tensor x = graph.input("image", {{"batch", 8}, {"in", 2}, {"rows", 6}, {"cols", 5}});
