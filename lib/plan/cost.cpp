@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/cost.h"
 
-#include "base/at.h"
 #include "plan/kernel_of.h"
 #include "plan/planner.h"
 
@@ -33,8 +32,15 @@ double Cost::pass(int rank, int pass, const std::vector<Range>& work) const {
 double Cost::message(int from, int to, Index bytes) const {
   if (from == to || bytes == 0) return 0;
   if (!measured()) return 50.0 * static_cast<double>(bytes);
-  const bool in_place = at(hosts_, from) == at(hosts_, to);
-  return (in_place ? profile_.in_place_seconds(from, to, bytes) : profile_.seconds(from, to, bytes)).seconds;
+  return (host(from) == host(to) ? profile_.in_place_seconds(from, to, bytes) : profile_.seconds(from, to, bytes)).seconds;
+}
+
+double Cost::copy(int rank, int tensor, Index elements) const {
+  if (!measured() || elements == 0) return 0;
+  const DType type = dtype_of(at(passes_.tensors, tensor), dtype_);
+  const auto [known, fresh] = known_copies_.try_emplace({rank, type, elements});
+  if (fresh) known->second = profile_.seconds(rank, elements_kernel({}, type, elements, {type, type})).seconds;
+  return known->second;
 }
 
 Index Cost::item_bytes(int tensor) const {

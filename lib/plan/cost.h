@@ -4,8 +4,10 @@
 #include <motley/profile.h>
 
 #include <map>
+#include <tuple>
 #include <vector>
 
+#include "base/at.h"
 #include "plan/plan_data.h"
 
 namespace motley {
@@ -20,6 +22,8 @@ class Cost {
   double pass(int rank, int pass, const std::vector<Range>& work) const;
   // Between ranks that share memory: the cost of reading in place.
   double message(int from, int to, Index bytes) const;
+  int host(int rank) const { return at(hosts_, rank); }
+  double copy(int rank, int tensor, Index elements) const;  // within the rank's memory; 0 without a profile
   Index item_bytes(int tensor) const;
 
  private:
@@ -29,7 +33,8 @@ class Cost {
   DType dtype_;
   std::vector<Format> formats_;
   std::vector<int> hosts_;
-  mutable std::vector<std::map<std::vector<Range>, double>> known_;  // [rank * passes + pass]
+  mutable std::vector<std::map<std::vector<Range>, double>> known_;         // [rank * passes + pass]
+  mutable std::map<std::tuple<int, DType, Index>, double> known_copies_{};  // by rank, type, elements
 };
 
 // Seconds that each rank would take for all passes on its own.

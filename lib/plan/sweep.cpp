@@ -266,12 +266,49 @@ double Sweeper::compute(int pass, const PassPlan& plan) const {
   return slowest;
 }
 
-double Sweeper::exchange(int tensor, const std::vector<BoxMessage>& messages, std::vector<Index>* received) const {
+// Which ranks copy what they read from ranks of their host, because their kernels need it beside other parts of the tensor. Not
+// those that add it to their own partial sums while they read it; nor all holders on a host if each holds the same box: then the
+// tensor is stored once for them (lib/program's CommonPlan).
+std::vector<bool> Sweeper::copies_arrivals(const std::vector<BoxMessage>& messages, const std::vector<Shard>& holders) const {
+  struct Held {
+    Box hull{};
+    Index elements = 0;
+    int ranks = 1;  // of a host
+    bool same = true;
+    void add(const Box& box) {
+      hull = elements == 0 ? box : motley::hull(hull, box);
+      elements += volume(box);
+    }
+  };
+  std::map<int, Held> by_rank, by_host;
+  for (const Shard& h : holders) by_rank[h.rank].add(h.box);
+  for (const auto& [rank, held] : by_rank) {
+    const auto [host, first] = by_host.try_emplace(cost_.host(rank), held);
+    if (first) continue;
+    host->second.ranks++;
+    host->second.same = host->second.same && held.hull == host->second.hull && held.elements == host->second.elements;
+  }
+  std::vector<Index> arrives(static_cast<std::size_t>(mesh_.ranks()), 0);
+  for (const BoxMessage& m : messages) at(arrives, m.to) += volume(m.box);
+  std::vector<bool> out(arrives.size(), false);
+  for (const auto& [rank, held] : by_rank) {
+    const Held& host = by_host.at(cost_.host(rank));
+    const bool stored_once = host.ranks > 1 && host.same && held.elements == volume(held.hull);
+    at(out, rank) = !stored_once && at(arrives, rank) <= held.elements;
+  }
+  return out;
+}
+
+double Sweeper::exchange(int tensor, const std::vector<BoxMessage>& messages, const std::vector<Shard>& holders,
+                         std::vector<Index>* received) const {
+  if (messages.empty()) return 0;
   std::vector<double> seconds(static_cast<std::size_t>(mesh_.ranks()), 0.0);
+  const std::vector<bool> copies = copies_arrivals(messages, holders);
   for (const BoxMessage& m : messages) {
     if (m.from == m.to) continue;
-    const Index bytes = volume(m.box) * cost_.item_bytes(tensor);
+    const Index elements = volume(m.box), bytes = elements * cost_.item_bytes(tensor);
     at(seconds, m.to) += cost_.message(m.from, m.to, bytes);
+    if (at(copies, m.to) && cost_.host(m.from) == cost_.host(m.to)) at(seconds, m.to) += cost_.copy(m.to, tensor, elements);
     if (received != nullptr) (*received)[static_cast<std::size_t>(m.to)] += bytes;
   }
   return *std::max_element(seconds.begin(), seconds.end());
@@ -292,7 +329,7 @@ Sweeper::Decided Sweeper::decide(int t, const std::vector<Boxes>& needs, const s
     if (tensor.role == TensorRole::parameter) {
       plan.home = home(t);
       plan.fill.messages = copies(plan.home, plan.readers);
-      out.cost += exchange(t, plan.fill.messages);
+      out.cost += exchange(t, plan.fill.messages, plan.readers);
     }
     plan.owners = plan.home;
     return out;
@@ -315,7 +352,8 @@ Sweeper::Decided Sweeper::decide(int t, const std::vector<Boxes>& needs, const s
     for (const BoxMessage& m : copies(plan.home, plan.readers))
       if (key(m.from, other) == key(m.to, other)) plan.fill.messages.push_back(m);
   }
-  for (const auto hop : kHops) out.cost += exchange(t, (plan.*hop).messages);
+  out.cost += exchange(t, plan.add.messages, plan.owners) + exchange(t, plan.copy.messages, plan.home) +
+              exchange(t, plan.fill.messages, plan.readers);
   return out;
 }
 

@@ -91,7 +91,10 @@ class Sweeper {
   std::vector<Shard> resting(int tensor, const std::vector<Shard>& needs) const;
   std::vector<bool> ruled(int tensor) const;
   double compute(int pass, const PassPlan& plan) const;
-  double exchange(int tensor, const std::vector<BoxMessage>& messages, std::vector<Index>* received = nullptr) const;
+  // Of the messages that bring `holders` what they hold, all or in part.
+  double exchange(int tensor, const std::vector<BoxMessage>& messages, const std::vector<Shard>& holders,
+                  std::vector<Index>* received = nullptr) const;
+  std::vector<bool> copies_arrivals(const std::vector<BoxMessage>& messages, const std::vector<Shard>& holders) const;
   std::vector<Pick> all_candidates(int pass) const;
   std::vector<double> speeds_over(const std::vector<int>& axes) const;
   void offer_unruled(int pass, std::vector<PickPart>& cuts) const;

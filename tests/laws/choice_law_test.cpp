@@ -328,3 +328,27 @@ TEST_CASE("two axes: parts that differ along the other axis are chosen where tha
   CHECK(*plan.step_seconds <= 0.7 * *plan.baselines.even);
   CHECK(std::any_of(plan.cuts.begin(), plan.cuts.end(), [](const CutChoice& c) { return !c.per.empty(); }));
 }
+
+// Where two kernels need their own parts of what both ranks have made, each copies what the other has: the parts of the samples
+// that a rank has made itself cost nothing, even if their sums take a little longer.
+TEST_CASE("ranks send sums of a norm, not its samples, also where reading them from a rank of the host costs nothing") {
+  const Mesh mesh = mesh_of({{"a", 2}});
+  Profile profile = testing::synthetic_profile(mesh, {1, 0.9}, 10e9);
+  for (Link& link : profile.links) link.in_place = {{Index{1} << 40, 1e-9, 1e15}};
+  Graph g;
+  const Dim batch{"batch", 8}, classes{"classes", 8};
+  Tensor x = g.input("x", {batch, {"in", 8}, {"rows", 32}, {"cols", 32}});
+  for (const char* f : {"f", "g"}) x = relu(batch_norm(conv2d(x, {.out = {f, 32}, .window = 3, .padding = same})));
+  const Tensor loss =
+      mean(softmax_cross_entropy(dense(global_avg_pool2d(x), {.out = {classes}}), g.input("label", {batch}, DType::i32), classes));
+  const Plan plan = balance(training(loss, Sgd{.learning_rate = 0.1}), mesh, {{"batch", "a", CutBy::even}}, profile);
+  const PlanData& data = plan.data();
+  for (std::size_t t = 0; t < data.tensors.size(); t++) {
+    const StepTensor& tensor = data.passes.tensors[t];
+    if (tensor.role != TensorRole::activation && tensor.role != TensorRole::gradient) continue;
+    INFO(tensor.name);
+    for (const auto hop : kHops)
+      for (const BoxMessage& m : (data.tensors[t].*hop).messages)
+        CHECK((m.from == m.to || volume(m.box) <= 32));  // a value per channel
+  }
+}

@@ -179,10 +179,14 @@ TEST_CASE("a network of the zoo that cannot be is refused at its key", "[zoo]") 
 }
 
 // What fuse makes of an op's formulas and of an optimizer's is declared with them, or can be assembled, so that no large tensor is
-// interpreted.
+// interpreted; nor where a plan has the formulas apart.
 TEST_CASE("every map over many elements of the zoo's training steps is a loop", "[zoo]") {
   std::set<std::uint64_t> compiled;
-  for (const CompiledFormula& one : compiled_formulas()) compiled.insert(shape_of(one.formula).hash);
+  std::set<std::pair<std::uint64_t, std::uint32_t>> summed;  // and which operands are f64
+  for (const CompiledFormula& one : compiled_formulas()) {
+    compiled.insert(shape_of(one.formula).hash);
+    if (one.summed) summed.emplace(shape_of(one.formula).hash, one.wide);
+  }
   const std::vector<ModelSpec> networks{spec_of(R"("zoo": "resnet50", "width": 0.25, "classes": 10)", 3, 64),
                                         spec_of(R"("zoo": "resnet18", "stem": "cifar", "width": 0.5, "classes": 10)", 3, 32),
                                         spec_of(R"("zoo": "mobilenet_v2", "width": 0.5, "classes": 10)", 3, 64),
@@ -194,12 +198,12 @@ TEST_CASE("every map over many elements of the zoo's training steps is a loop", 
   int seen = 0;
   for (const ModelSpec& network : networks)
     for (const Optimizer& optimizer : optimizers)
-      for (const int ranks : {1, 2}) {
+      for (const auto& [ranks, fuse_maps] : {std::pair{1, true}, std::pair{2, true}, std::pair{2, false}}) {
         const Model model = build_model(network, 0);
         const Plan plan = balance(training(model.loss, optimizer, {.clip_norm = 1}),
                                   Mesh({{"all", ranks}}, std::vector<Device>(static_cast<std::size_t>(ranks))),
                                   {{"batch", "all", CutBy::even}}, {});
-        const Program program = compile(plan, 0);
+        const Program program = compile(plan, 0, {.fuse_maps = fuse_maps});
         for (const ProgramStep& step : program.steps) {
           const auto* run = std::get_if<RunKernel>(&step.what);
           for (std::size_t k = 0; run != nullptr && run->spec.op == KernelOp::map && k < run->operands.size(); k++) {
@@ -213,7 +217,14 @@ TEST_CASE("every map over many elements of the zoo's training steps is a loop", 
           INFO(network.name << ", " << optimizer.kind << ", " << ranks << " ranks, " << run->pass << ": "
                             << to_text(run->spec.formula));
           const bool alone = run->spec.combine == Combine::set;
-          const auto is_loop = [&](const Formula& f) { return compiled.contains(shape_of(f).hash) || (alone && is_assembled(f)); };
+          std::uint32_t wide = 0;
+          for (const Instruction& one : run->spec.formula.code)
+            if (one.op == Opcode::operand && run->spec.operands[static_cast<std::size_t>(one.a)].dtype == DType::f64)
+              wide |= 1U << one.a;
+          const auto is_loop = [&](const Formula& f) {
+            const std::uint64_t shape = shape_of(f).hash;
+            return wide == 0 || alone ? compiled.contains(shape) || (alone && is_assembled(f)) : summed.contains({shape, wide});
+          };
           const Formula& f = run->spec.formula;
           CHECK((((alone || run->spec.summands == 1) && is_loop(f)) || (run->spec.summands == 2 && is_loop(with_sum(f)))));
           seen++;

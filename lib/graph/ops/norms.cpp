@@ -77,6 +77,10 @@ const Compiled kWide({mean_of_shifted(), variance_of_shifted()}, Width::f64);
 // features (layer_norm, rms_norm) statistics have one value for each row.
 const Compiled kRows(std::vector<RowFormula>{{statistics(), {}, true, {1}, {1}},
                                              {statistics(), {1}, true, {}, {1}},
+                                             {shifted(), {}, true, {1}, {1}},
+                                             {shifted(), {1}, true, {}, {1}},
+                                             {squared(true), {}, true, {1}, {1}},
+                                             {squared(true), {1}, true, {}, {1}},
                                              {squared(true), {}, true, {1}},
                                              {times_normal(true), {}, true, {2, 3}},
                                              {times_normal(false), {}, true, {2}},
