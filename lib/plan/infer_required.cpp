@@ -33,7 +33,10 @@ void infer_required(const Pass& pass, std::vector<Range>& work) {
   for (int round = 0; round < 2; round++)
     for (const Window& w : pass.windows) {
       of(w.made) = intersect(of(w.made), touch(w, of(w.read), size(w.tap), size(w.made)));
-      of(w.read) = intersect(of(w.read), reach_of(w, of(w.made), size(w.tap), size(w.read)));
+      Range reach = reach_of(w, of(w.made), size(w.tap), size(w.read));
+      const bool last = of(w.made).size() > 0 && of(w.made).end == size(w.made);
+      if (pass.op == KernelOp::conv2d && last && size(w.read) - reach.end < w.stride) reach.end = size(w.read);
+      of(w.read) = intersect(of(w.read), reach);
     }
   infer_index_maps(pass, work);
   if (pass.own.of >= 0) of(pass.own.terms) = of(pass.own.of);
