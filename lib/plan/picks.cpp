@@ -50,11 +50,15 @@ const char* pick_mistake(const Pass& pass, const Pick& pick, const Mesh& mesh, c
   return good ? nullptr : "a mean over a rank's own part is not cut as what it is the mean of";
 }
 
-// Per part along these axes the whole-step speed of its slowest rank; 0 where no rank has a part in the step.
-std::vector<double> Sweeper::speeds_over(const std::vector<int>& axes) const {
+std::size_t Sweeper::parts_over(const std::vector<int>& axes) const {
   std::size_t parts = 1;
   for (int a : axes) parts *= static_cast<std::size_t>(at(mesh_.axes(), a).size);
-  std::vector<double> out(parts, HUGE_VAL);
+  return parts;
+}
+
+// Per part along these axes the whole-step speed of its slowest rank; 0 where no rank has a part in the step.
+std::vector<double> Sweeper::speeds_over(const std::vector<int>& axes) const {
+  std::vector<double> out(parts_over(axes), HUGE_VAL);
   for (int r : layouts_.busy()) {
     double& least = at(out, part_of(mesh_, axes, r));
     least = std::min(least, at(speeds_, r));
@@ -64,9 +68,27 @@ std::vector<double> Sweeper::speeds_over(const std::vector<int>& axes) const {
   return out;
 }
 
-// Where no rule cuts the result along some axes: an index distributed over them by the ranks' speed, or all on the fastest. The
-// index is the first dim of the result, or of the first tensor that is read: in every format slices of the first dim are
-// contiguous, so that messages need no packing.
+// The parts of a parameter's first dim that its owners have, along these axes; none if these are not consecutive parts of it.
+std::optional<Partition> Sweeper::owned_parts(int parameter, const std::vector<int>& axes) const {
+  std::vector<Range> ranges(parts_over(axes));
+  for (const Shard& own : home(parameter)) {
+    Range& range = at(ranges, part_of(mesh_, axes, own.rank));
+    if (own.box.empty() || (range.size() > 0 && range != own.box.front())) return std::nullopt;
+    range = own.box.front();
+  }
+  std::vector<Index> sizes;
+  Index end = 0;
+  for (const Range& range : ranges) {
+    if (range.size() > 0 && range.begin != end) return std::nullopt;
+    end += range.size();
+    sizes.push_back(range.size());
+  }
+  return end == at(passes_.tensors, parameter).shape[0].size ? std::optional(Partition::of(sizes)) : std::nullopt;
+}
+
+// Where no rule cuts the result along some axes: an index distributed over them by the ranks' speed, or all on the fastest; what is
+// made of a parameter alone (its copy in bf16) also where its owners have it. The index is the first dim of the result, or of the
+// first tensor that is read: in every format slices of the first dim are contiguous, so that messages need no packing.
 void Sweeper::offer_unruled(int pass, std::vector<PickPart>& cuts) const {
   const Pass& p = at(passes_.passes, pass);
   if (!p.index_maps.empty() || layouts_.placed(p.layer)) return;
@@ -89,8 +111,14 @@ void Sweeper::offer_unruled(int pass, std::vector<PickPart>& cuts) const {
                     [&](const PickPart& c) { return c.index == index; }))
       continue;
     const Index size = at(p.indices, index).size;
-    for (const std::vector<double>& dealt : {speeds, fastest})
-      cuts.push_back({index, {axes, -1, {Partition::proportional(size, dealt)}}});
+    std::vector<Partition> parts{Partition::proportional(size, speeds), Partition::proportional(size, fastest)};
+    const PassOperand& read = p.reads.front();
+    if (p.reads.size() == 1 && at(passes_.tensors, read.tensor).role == TensorRole::parameter && index == read.indices.front()) {
+      const std::optional<Partition> owned = owned_parts(read.tensor, axes);
+      const auto is_owned = [&](const Partition& one) { return one.sizes() == owned->sizes(); };
+      if (owned && std::none_of(parts.begin(), parts.end(), is_owned)) parts.push_back(*owned);
+    }
+    for (Partition& one : parts) cuts.push_back({index, {axes, -1, {std::move(one)}}});
   }
 }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "plan/cost.h"
@@ -96,7 +97,9 @@ class Sweeper {
                   std::vector<Index>* received = nullptr) const;
   std::vector<bool> copies_arrivals(const std::vector<BoxMessage>& messages, const std::vector<Shard>& holders) const;
   std::vector<Pick> all_candidates(int pass) const;
+  std::size_t parts_over(const std::vector<int>& axes) const;
   std::vector<double> speeds_over(const std::vector<int>& axes) const;
+  std::optional<Partition> owned_parts(int parameter, const std::vector<int>& axes) const;
   void offer_unruled(int pass, std::vector<PickPart>& cuts) const;
   std::vector<std::pair<NamedPart, std::vector<int>>> common_parts() const;
   const Pick* candidate_with(int pass, const Pick& pick, const NamedPart& part) const;
