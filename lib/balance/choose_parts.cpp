@@ -12,6 +12,8 @@
 
 #include "balance/balance_sum.h"
 #include "balance/candidate_sizes.h"
+#include "balance/choose_tiles.h"
+#include "balance/memory_limits.h"
 #include "balance/part_moves.h"
 #include "balance/part_tables.h"
 #include "balance/part_trials.h"
@@ -30,8 +32,9 @@ constexpr double kWorthRound = 0.01;  // gain of a round for which the moves are
 constexpr double kRounding = 1e-9;
 constexpr double kWorthImproving = 1.3;  // times the best: a plan slower with another plan's picks gets no picks of its own
 constexpr std::size_t kFinalists = 6;
-constexpr int kAlone = 8;  // parts, for each of which everything is tried, except for large steps
-constexpr int kRounds = 4, kLinks = 3, kFitRounds = 12;
+constexpr int kAlone = 8;   // parts, for each of which everything is tried, except for large steps
+constexpr int kTiled = 24;  // plans that are tiled to fit
+constexpr int kRounds = 4, kLinks = 3, kFitRounds = 12, kSteps = 8;
 
 std::string milliseconds(double seconds) {
   return fmt::format("{:.3f} ms", seconds * 1e3);
@@ -182,34 +185,94 @@ class Chooser {
     return out;
   }
 
+  // As if no device had a limit of memory; if that plan exceeds one, again within the limits.
   Trial search() {
+    trials_.limits = false;
+    Trial best = fastest();
+    trials_.limits = true;
+    if (!fits(best.plan)) best = within_limits(std::move(best));
+    overlapped(best);
+    return best;
+  }
+
+  Trial fastest() {
     fixed_ = even_parts(variables_);
     Trial best = trials_.improved({fixed_, std::vector<std::string>(variables_.size(), "even parts give the fastest step")});
     for (std::size_t i = 0; i < variables_.size(); i++)
       if (!trials_.is_free(i)) fixed_[i].lists = {by_speed(best.plan, mesh_, cost_, variables_[i], {all_})};
     const PlanData base = best.plan;
     const std::vector<Proposal> proposals = listed(base);
-    if (std::none_of(variables_.begin(), variables_.end(), [](const Variable& v) { return v.by == CutBy::profile; })) {
-      best = trials_.improved(proposals.front());
-      overlapped(best);
-      return best;
-    }
+    if (std::none_of(variables_.begin(), variables_.end(), [](const Variable& v) { return v.by == CutBy::profile; }))
+      return trials_.improved(proposals.front());
     if (fixed_ != best.of.parts) best.seconds = best.lacking = kNever;  // not every rule says even
     consider(proposals, base, best);
     go_round(base, best);
     improve(best);
-    if (too_full_ && *too_full_->plan.step_seconds < best.seconds) {
-      Trial other = *std::move(too_full_);
-      fit(other);
-      improve(other);
-      take(std::move(other), best, kRounding);
-    }
-    if (best.lacking > 0) {
-      fit(best);
-      improve(best);
-    }
-    overlapped(best);
     return best;
+  }
+
+  // From the parts next to the fastest ones that fit, or lack less memory; then the list again, those that are fast without limits
+  // first; at last tiles for the fastest plans that lack little.
+  Trial within_limits(Trial fastest) {
+    finalists_.clear();
+    trials_.tiles = false;
+    const Assignment full = fastest.of.parts;
+    Trial best = fit(trials_.improved(std::move(fastest.of)));
+    go_back(full, best);
+    for (const auto& [seconds, of] : sorted(std::move(listed_))) {
+      if (seconds > kWorthImproving * best.seconds) break;
+      complete(of, best);
+    }
+    for (int left = moved_plans_, round = 0; round < kRounds; round++) {
+      const double before = best.seconds;
+      for (const Proposal& next : one_changed(best))
+        if (const Trial trial = trials_.quick(next, best.plan);
+            trial.lacking > 0 ? trial.lacking < kTilesSave : trial.seconds < best.seconds)
+          complete(next, best);
+      move_units(trials_, best, left);
+      if (!(best.seconds < before * (1 - kWorthRound))) break;
+    }
+    trials_.tiles = true;
+    int left = kTiled;
+    for (const auto& [seconds, of] : sorted(std::move(lacking_)))
+      if (seconds < best.seconds && left-- > 0) take(trials_.improved(of), best, kRounding);
+    go_back(full, best);
+    return best;
+  }
+
+  // From parts that lack memory towards those of the best plan, the first that fit; then again from the parts before these.
+  void go_back(Assignment full, Trial& best) {
+    for (int round = 0; round < kRounds && best.lacking == 0; round++) {
+      const Assignment fitting = best.of.parts;
+      Assignment lacks = full;
+      for (int step = 1; step < kSteps && best.of.parts == fitting; step++) {
+        Proposal next{between(full, fitting, static_cast<double>(step) / kSteps), best.of.why};
+        if (next.parts == fitting) return;
+        Assignment parts = next.parts;
+        if (parts != lacks && !take(trials_.improved(std::move(next)), best, 0)) lacks = std::move(parts);
+      }
+      if (best.of.parts == fitting) return;
+      full = std::move(lacks);
+    }
+  }
+
+  // A share of the distance from one list of parts to another.
+  Assignment between(const Assignment& from, Assignment to, double share) const {
+    for (std::size_t i = 0; i < to.size(); i++)
+      for (std::size_t list = 0; list < to[i].lists.size() && to[i].per == from[i].per; list++) {
+        std::vector<double> parts;
+        for (std::size_t part = 0; part < to[i].lists[list].size(); part++)
+          parts.push_back((1 - share) * static_cast<double>(from[i].lists[list][part]) +
+                          share * static_cast<double>(to[i].lists[list][part]));
+        to[i].lists[list] = Partition::proportional(variables_[i].size, parts).sizes();
+      }
+    return to;
+  }
+
+  using Listed = std::vector<std::pair<double, Proposal>>;  // seconds, and the parts of which
+  static Listed sorted(Listed list) {
+    std::stable_sort(list.begin(), list.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    return list;
   }
 
   // One variable after the other is changed, and units are moved, while that makes the step faster.
@@ -230,27 +293,23 @@ class Chooser {
     for (std::size_t i = 0; i < proposals.size(); i++) {
       order.emplace_back(0, i);
       if (proposals.size() <= improved_plans_) continue;
-      const Trial trial = trials_.quick(proposals[i], like);
-      order.back().first = trial.seconds;
-      note(trial);
+      order.back().first = trials_.quick(proposals[i], like).seconds;
     }
     std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-    for (std::size_t k = 0; k < std::min(order.size(), improved_plans_); k++) {
-      try {
-        Trial trial = trials_.improved(proposals[order[k].second]);
-        if (std::isfinite(trial.seconds)) finalists_.push_back(trial);
-        note(trial);
-        take(std::move(trial), best, kRounding);
-      } catch (const LayoutError&) {  // lists along an axis that do not tile
-      }
-    }
+    for (std::size_t k = 0; k < std::min(order.size(), improved_plans_); k++) complete(proposals[order[k].second], best);
     std::stable_sort(finalists_.begin(), finalists_.end(), [](const Trial& a, const Trial& b) { return a.seconds < b.seconds; });
     if (finalists_.size() > kFinalists) finalists_.resize(kFinalists);
   }
 
-  void note(const Trial& trial) {
-    if (!(trial.lacking > 0) || std::isinf(trial.lacking)) return;
-    if (!too_full_ || trial.plan.step_seconds < too_full_->plan.step_seconds) too_full_ = trial;
+  // Evaluates a proposal with picks of its own.
+  void complete(const Proposal& of, Trial& best) {
+    try {
+      Trial trial = trials_.improved(of);
+      if (std::isfinite(trial.seconds)) finalists_.push_back(trial);
+      if (trial.lacking < kTilesSave) (trial.lacking > 0 ? lacking_ : listed_).emplace_back(*trial.plan.step_seconds, trial.of);
+      take(std::move(trial), best, kRounding);
+    } catch (const LayoutError&) {  // lists along an axis that do not tile
+    }
   }
 
   // The fastest few of the list are compared again with overlap counted, and with one variable changed at a time.
@@ -335,11 +394,10 @@ class Chooser {
     return out;
   }
 
-  // Parts of ranks that lack memory are limited, as if memory were in proportion to them, and the others get the rest; then units
-  // are moved.
-  void fit(Trial& best) {
+  // Parts of ranks that lack memory are limited, as if memory were in proportion to them, and the others get the rest.
+  Trial fit(Trial now) {
+    Trial best;
     for (const Variable& v : variables_) caps_.emplace_back(static_cast<std::size_t>(v.parts), v.size);
-    Trial now = best;
     for (int round = 0; round < kFitRounds && now.lacking > 0; round++) {
       for (std::size_t i = 0; i < variables_.size(); i++)
         for (int r = 0; r < mesh_.ranks(); r++) {
@@ -353,15 +411,14 @@ class Chooser {
         Proposal next = balanced(now.plan, all_, -1);
         if (next.parts == now.of.parts) break;
         std::fill(next.why.begin(), next.why.end(), "as much as the devices' memory allows");
-        now = trials_.improved(std::move(next));
+        take(std::exchange(now, trials_.improved(std::move(next))), best, 0);
       } catch (const UserError&) {
         break;  // not all units have a place
       }
-      take(Trial(now), best, 0);
     }
     caps_.clear();
-    for (auto left = static_cast<int>(improved_plans_); best.lacking > 0 && relieve(trials_, best, left);) {
-    }
+    take(std::move(now), best, 0);
+    return best;
   }
 
   void list_cuts(ChosenParts& out, const std::vector<std::string>& why) const {
@@ -388,7 +445,7 @@ class Chooser {
   PartTrials trials_;
   std::vector<Trial> finalists_{};          // the fastest of the list
   Assignment fixed_{};                      // what rules with parts "proportional" require
-  std::optional<Trial> too_full_{};         // the fastest that lacks memory
+  Listed listed_{}, lacking_{};             // with picks of their own: that fit, that lack memory
   std::vector<std::vector<Index>> caps_{};  // per variable and part, once memory does not suffice
   bool large_ = false;                      // a large step: its plans take so long to make that few are tried
   std::size_t improved_plans_ = 0;          // number of plans made for the list

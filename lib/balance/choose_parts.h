@@ -19,7 +19,7 @@ struct ChosenParts {
 // of the ranks by speed, on all without one host, and (with up to four ranks) on every set of them; each with even, proportional,
 // and best parts on staircase tables of the kernels (exact on these tables where balance_sum says so). Then a local search from
 // there: tables made again on the best plan, on meshes of several axes lists that differ along an axis, units moved between ranks.
-// Where the fastest plan exceeds limits of memory, also from the parts next to it that do not.
+// Limits of memory are looked at only if that plan exceeds one: then the search goes on from parts near it that fit.
 // Without a profile: even. Pure.
 ChosenParts choose_parts(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype);
 

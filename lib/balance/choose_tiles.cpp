@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "balance/memory_limits.h"
 #include "base/at.h"
 #include "plan/schedules.h"
 #include "plan/tiles.h"
@@ -17,10 +18,17 @@ namespace {
 // (bench/overlap).
 constexpr double kMinGain = 0.01;
 
-// The tiling into the number of pieces that gains most.
+// Where memory is lacking: less is. Else: faster by the minimum gain, and memory suffices.
+bool better(const PlanData& a, const PlanData& b) {
+  if (!fits(b)) return lacking_of(a) < lacking_of(b);
+  return fits(a) && *a.step_seconds < *b.step_seconds * (1 - kMinGain);
+}
+
+// The tiling into the best number of pieces.
 std::optional<PlanData> best_tiling(const PlanData& data, int tensor, Hop TensorPlan::*hop, const Profile& profile) {
   std::optional<PlanData> best;
   for (int tiles : kTileCounts) {
+    if (best && !fits(data) && !better(*best, data)) break;  // more pieces seldom need less memory
     PlanData trial = data;
     Hop& tiled = at(trial.tensors, tensor).*hop;
     tiled.schedule = {};  // a tile is sent directly
@@ -28,23 +36,31 @@ std::optional<PlanData> best_tiling(const PlanData& data, int tensor, Hop Tensor
     tiled.tiles = tiles;
     count_bytes(trial);
     predict(trial, profile);
-    if (fits(trial) && (!best || *trial.step_seconds < *best->step_seconds * (1 - kMinGain))) best = std::move(trial);
+    if (!best || better(trial, *best)) best = std::move(trial);
   }
   return best;
+}
+
+template <class F>
+void tile_each(PlanData& data, const Profile& profile, F wanted) {
+  for (int t = static_cast<int>(data.tensors.size()) - 1; t >= 0; t--)
+    for (const bool arrives : {true, false}) {
+      const TensorPlan& plan = at(data.tensors, t);
+      const auto hop = !arrives ? &TensorPlan::add : plan.fill.travels() ? &TensorPlan::fill : &TensorPlan::copy;
+      if (!wanted(plan.*hop)) continue;
+      auto tiled = best_tiling(data, t, hop, profile);
+      if (tiled && better(*tiled, data)) data = std::move(*tiled);
+    }
 }
 
 }  // namespace
 
 void choose_tiles(PlanData& data, const Profile& profile) {
-  if (profile.empty()) return;
-  for (int t = static_cast<int>(data.tensors.size()) - 1; t >= 0; t--)
-    for (const bool arrives : {true, false}) {
-      const TensorPlan& plan = at(data.tensors, t);
-      const auto hop = !arrives ? &TensorPlan::add : plan.fill.travels() ? &TensorPlan::fill : &TensorPlan::copy;
-      if (!may_overlap(data, plan.*hop)) continue;
-      auto tiled = best_tiling(data, t, hop, profile);
-      if (tiled && *tiled->step_seconds < *data.step_seconds * (1 - kMinGain)) data = std::move(*tiled);
-    }
+  if (!profile.empty()) tile_each(data, profile, [&](const Hop& hop) { return may_overlap(data, hop); });
+}
+
+void tile_to_fit(PlanData& data, const Profile& profile) {
+  tile_each(data, profile, [&](const Hop& hop) { return !fits(data) && hop.travels(); });
 }
 
 }  // namespace motley

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "balance/memory_limits.h"
 #include "base/at.h"
 #include "mesh/parts.h"
 
@@ -70,19 +71,22 @@ std::vector<Index> units_of(Index size) {
   return out;
 }
 
-// Adds each plan that was faster to `path`.
+// Adds each plan that was better to `path`.
 bool move_in(const PartTrials& trials, Trial& now, std::size_t i, int per, std::size_t list, int& left,
              std::vector<Proposal>& path) {
   const Variable& v = trials.variables()[i];
-  const std::vector<double> busy =
-      loads(trials.mesh(), v, per, list, [&](int rank) { return at(now.plan.predicted, rank).seconds; });
+  const bool lacks = now.lacking > 0;
+  const std::vector<double> load = loads(trials.mesh(), v, per, list, [&](int rank) {
+    return lacks ? fullness(now.plan, rank) : at(now.plan.predicted, rank).seconds;
+  });
   bool any = false;
-  for (const auto& [from, to] : pairs_of(busy))
+  for (const auto& [from, to] : pairs_of(load))
     for (const Index units : units_of(v.size))
       for (bool again = true; again && left > 0;) {
         std::optional<Proposal> of = moved(trials.mesh(), now.of, i, per, list, from, to, units);
         if (!of) break;
-        of->why[i] = "local search: units were moved between ranks while the predicted step got faster";
+        of->why[i] = lacks ? "as much as the devices' memory allows"
+                           : "local search: units were moved between ranks while the predicted step got faster";
         left--;
         again = take(trials.quick(*std::move(of), now.plan), now, kGain);
         if (again) path.push_back(now.of);
@@ -91,43 +95,12 @@ bool move_in(const PartTrials& trials, Trial& now, std::size_t i, int per, std::
   return any;
 }
 
-// The units that a part has too many, if memory were in proportion to it, down to one; then more.
-std::vector<Index> too_many(Index size, double full) {
-  std::vector<Index> out;
-  const Index about = std::max(Index{1}, static_cast<Index>(static_cast<double>(size) * (1 - 1 / full)));
-  for (Index units = about; units >= 1; units /= 2) out.push_back(units);
-  for (Index units = 2 * about; units < 2 * size; units *= 2) out.push_back(units);
-  return out;
-}
-
 }  // namespace
-
-bool relieve(const PartTrials& trials, Trial& best, int& left) {
-  for (std::size_t i = 0; i < trials.variables().size(); i++) {
-    const Variable& v = trials.variables()[i];
-    if (!trials.is_free(i)) continue;
-    for (const auto& [per, list] : lists_of(trials.mesh(), best.of.parts[i], v)) {
-      const std::vector<double> full = loads(trials.mesh(), v, per, list, [&](int rank) { return fullness(best.plan, rank); });
-      for (const auto& [from, to] : pairs_of(full))
-        for (const Index units : full[from] > 1 ? too_many(v.size, full[from]) : std::vector<Index>{}) {
-          std::optional<Proposal> of = moved(trials.mesh(), best.of, i, per, list, from, to, units);
-          if (!of) break;
-          if (left-- <= 0) return false;
-          of->why[i] = "as much as the devices' memory allows";
-          try {
-            if (take(trials.improved(*std::move(of)), best, 0)) return true;
-          } catch (const LayoutError&) {  // lists along an axis that do not tile
-          }
-        }
-    }
-  }
-  return false;
-}
 
 void move_units(const PartTrials& trials, Trial& best, int& left) {
   Trial now = best;
   std::vector<Proposal> path;
-  for (bool moved = true; moved && left > 0 && std::isfinite(now.seconds);) {
+  for (bool moved = true; moved && left > 0 && std::isfinite(now.lacking);) {
     moved = false;
     for (std::size_t i = 0; i < trials.variables().size() && left > 0; i++) {
       if (!trials.is_free(i)) continue;
@@ -137,7 +110,7 @@ void move_units(const PartTrials& trials, Trial& best, int& left) {
   }
   for (bool fits = false; !fits && !path.empty(); path.pop_back()) {  // picks of their own may need more memory
     Trial trial = trials.improved(std::move(path.back()));
-    fits = std::isfinite(trial.seconds);
+    fits = trial.lacking == 0 || now.lacking > 0;
     take(std::move(trial), best, kGain);
     if (left-- <= 0) return;
   }

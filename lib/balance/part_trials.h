@@ -23,7 +23,7 @@ struct Proposal {
 struct Trial {
   Proposal of{};
   PlanData plan{};
-  double lacking = kNever;  // memory, as a share of what a rank has, summed over the ranks; infinite: statistics are not defined
+  double lacking = kNever;  // memory: lacking_of(plan); infinite: statistics are not defined
   double seconds = kNever;  // infinite where memory is lacking
 };
 
@@ -37,12 +37,14 @@ class PartTrials {
   const std::vector<Variable>& variables() const { return variables_; }
   bool is_free(std::size_t i) const { return variables_[i].by == CutBy::profile; }
 
-  // With the picks of the improving sweep; where memory is lacking for these, with those of even parts if less is lacking.
-  // LayoutError: lists that do not tile.
+  // With the picks of the improving sweep; where memory is lacking for these, with picks that move the least, or with those of even
+  // parts, if less is lacking for them; then tiled. LayoutError: lists that do not tile.
   Trial improved(Proposal of) const;
   Trial quick(Proposal of, const PlanData& like) const;  // with the picks of another plan; kNever where lists do not tile
   Trial again(Trial one) const;                          // the same plan, overlap counted
 
+  bool limits = true;     // of memory; false: as if no device had one
+  bool tiles = true;      // improved() tiles what lacks memory
   bool overlaps = false;  // kernels run while messages between hosts or devices are in flight: counted by improved() and again()
 
  private:
@@ -55,11 +57,10 @@ class PartTrials {
   DType dtype_;
   const std::vector<Variable>& variables_;
   const Cost& cost_;                                                // of all trials
+  mutable std::optional<Cost> light_{};                             // whose cheapest picks move the least
   mutable std::optional<std::pair<LayoutRules, PlanData>> even_{};  // even parts, and their plan
 };
 
-// What a rank needs of its memory, as a share of what it has; 0: no limit.
-double fullness(const PlanData& plan, int rank);
 // True: the trial is faster than the best by this share, or lacks less memory than the best, and becomes the best.
 bool take(Trial trial, Trial& best, double gain);
 

@@ -7,13 +7,14 @@
 namespace motley {
 
 Cost::Cost(const Passes& passes, const Mesh& mesh, const Profile& profile, std::vector<double> speeds, DType dtype,
-           std::vector<Format> formats)
+           std::vector<Format> formats, double message_weight)
     : passes_(passes),
       profile_(profile),
       speeds_(std::move(speeds)),
       dtype_(dtype),
       formats_(std::move(formats)),
-      hosts_(hosts_of(mesh)) {
+      hosts_(hosts_of(mesh)),
+      message_weight_(message_weight) {
   known_.resize(passes.passes.size() * static_cast<std::size_t>(mesh.ranks()));
 }
 
@@ -31,8 +32,9 @@ double Cost::pass(int rank, int pass, const std::vector<Range>& work) const {
 
 double Cost::message(int from, int to, Index bytes) const {
   if (from == to || bytes == 0) return 0;
-  if (!measured()) return 50.0 * static_cast<double>(bytes);
-  return (host(from) == host(to) ? profile_.in_place_seconds(from, to, bytes) : profile_.seconds(from, to, bytes)).seconds;
+  if (!measured()) return message_weight_ * 50.0 * static_cast<double>(bytes);
+  const bool in_place = host(from) == host(to);
+  return message_weight_ * (in_place ? profile_.in_place_seconds(from, to, bytes) : profile_.seconds(from, to, bytes)).seconds;
 }
 
 double Cost::copy(int rank, int tensor, Index elements) const {
@@ -40,7 +42,7 @@ double Cost::copy(int rank, int tensor, Index elements) const {
   const DType type = dtype_of(at(passes_.tensors, tensor), dtype_);
   const auto [known, fresh] = known_copies_.try_emplace({rank, type, elements});
   if (fresh) known->second = profile_.seconds(rank, elements_kernel({}, type, elements, {type, type})).seconds;
-  return known->second;
+  return message_weight_ * known->second;
 }
 
 Index Cost::item_bytes(int tensor) const {

@@ -16,9 +16,11 @@ class Cost {
  public:
   // With a profile: its seconds. Without: flops over speed (relative; the fastest rank's is 1), and a byte costs 50 flops of the
   // fastest rank.
+  // message_weight: times the cost of messages; above 1, picks that move less, and so hold less, are the cheapest.
   Cost(const Passes& passes, const Mesh& mesh, const Profile& profile, std::vector<double> speeds, DType dtype,
-       std::vector<Format> formats);
+       std::vector<Format> formats, double message_weight = 1);
   bool measured() const { return !profile_.empty(); }
+  double message_weight() const { return message_weight_; }
   double pass(int rank, int pass, const std::vector<Range>& work) const;
   // Between ranks that share memory: the cost of reading in place.
   double message(int from, int to, Index bytes) const;
@@ -33,6 +35,7 @@ class Cost {
   DType dtype_;
   std::vector<Format> formats_;
   std::vector<int> hosts_;
+  double message_weight_;
   mutable std::vector<std::map<std::vector<Range>, double>> known_;         // [rank * passes + pass]
   mutable std::map<std::tuple<int, DType, Index>, double> known_copies_{};  // by rank, type, elements
 };

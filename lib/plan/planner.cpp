@@ -76,11 +76,12 @@ PlanData plan_of_picks(const Passes& passes, const Mesh& mesh, const Layouts& la
 
 namespace {
 
-// `known` if it holds for these rules too, else a new one.
+// `known` if it holds for these rules too, else a new one of the same weight.
 const Cost& cost_of(const Cost* known, std::optional<Cost>& own, const Passes& passes, const Mesh& mesh, const Layouts& layouts,
                     const Profile& profile, DType dtype) {
   if (known != nullptr && known->measured()) return *known;
-  return own.emplace(passes, mesh, profile, speeds_from_parts(passes, mesh, layouts), dtype, common_formats(passes, mesh, dtype));
+  return own.emplace(passes, mesh, profile, speeds_from_parts(passes, mesh, layouts), dtype, common_formats(passes, mesh, dtype),
+                     known == nullptr ? 1 : known->message_weight());
 }
 
 }  // namespace

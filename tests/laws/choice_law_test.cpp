@@ -232,6 +232,37 @@ TEST_CASE("choice law: parts that have the memory are found, also where the fast
   CHECK(slower <= tried / 20);
 }
 
+TEST_CASE("choice law: limits of memory that the plan without limits keeps change nothing", "[law]") {
+  Random random(20261128);
+  for (int n = 0; n < share_of(12); n++) {
+    const Mesh mesh = mesh_of({{"a", static_cast<int>(pick(random, 2, 3))}});
+    const Step step = network(random);
+    const Profile profile = testing::random_profile(mesh, random);
+    const LayoutRules rules = free_rules(random, mesh, step);
+    const PlanData free = balance(step, mesh, rules, profile, {.baselines = false}).data();
+    std::vector<Index> memory;
+    for (const PredictedRank& rank : free.predicted) memory.push_back(rank.memory_bytes);
+    const auto chosen = plan_within(memory, step, mesh, rules, profile);
+    REQUIRE(chosen);
+    CHECK(chosen->rules.split == free.rules.split);
+    CHECK(chosen->step_seconds == free.step_seconds);
+  }
+}
+
+TEST_CASE("choice law: where each device lacks little memory, picks that move less fit", "[law]") {
+  const Step step = large();
+  const Mesh mesh = mesh_of({{"a", 3}});
+  const Profile profile = testing::synthetic_profile(mesh, {1, 0.5, 0.33}, 5e9);
+  const PlanData free = plan_within({0, 0, 0}, step, mesh, {{"batch", "a"}}, profile).value();
+  for (const Index percent : {97, 90}) {
+    INFO(percent << " % of the memory");
+    const std::vector<Index> memory(3, free.predicted[0].memory_bytes * percent / 100);
+    const auto chosen = plan_within(memory, step, mesh, {{"batch", "a"}}, profile);
+    REQUIRE(chosen);
+    CHECK(*chosen->step_seconds <= *free.step_seconds * 1.2);
+  }
+}
+
 TEST_CASE("given parts whose fastest plan exceeds a limit of memory get a plan that does not") {
   const Step step = large();
   const Mesh mesh = mesh_of({{"a", 2}});
