@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <map>
+#include <numeric>
 
 #include "app/cpu_isas.h"
 #include "app/launcher.h"
@@ -60,6 +61,12 @@ Counted estimated(const Profile& profile, int rank, const std::vector<KernelSpec
     out.all++;
     out.modelled += profile.supports(rank, s) && profile.seconds(rank, s).known == Known::modelled ? 1 : 0;
   }
+  return out;
+}
+
+std::vector<int> all_ranks(const Mesh& mesh) {
+  std::vector<int> out(static_cast<std::size_t>(mesh.ranks()));
+  std::iota(out.begin(), out.end(), 0);
   return out;
 }
 
@@ -154,8 +161,9 @@ PlanAtHand plan_at_hand(const Job& job, const Step& step) {
                                   rank, job.mesh.device(rank).name, which);
     return out.why_not.empty();
   };
-  const Passes passes = passes_for(step, job.rules);
-  if (!has("may run", [&](int rank) { return candidate_kernels(passes, job.mesh, job.rules, rank); })) return out;
+  KernelsByRank candidates;
+  if (measures) candidates = candidate_kernels(passes_for(step, job.rules), job.mesh, job.rules, all_ranks(job.mesh));
+  if (!has("may run", [&](int rank) { return at(candidates, rank); })) return out;
   check_made_here(out.profile, job);
   Plan plan = plan_of(job, step, out.profile);
   if (has("runs by its plan", [all = CommonPlan(plan.data())](int rank) { return kernels_of(all, rank); }))
@@ -304,18 +312,23 @@ std::vector<std::string> doubts(const Job& job, const Step& step, const Plan& pl
   const bool may_lack = needs_profile(job.rules) && job.profile.measure == MeasureWhen::never;  // else plan_at_hand() has looked
   if (profile.empty()) return notes;
   const CommonPlan common = plan.data();
-  for (int rank = 0; rank < plan.mesh().ranks(); rank++) {
-    const auto note = [&](const char* which, const Counted& kernels) {
-      if (kernels.modelled > 0)
-        notes.push_back(
-            fmt::format("rank {} ({}): {} of {} kernel times {}are modelled, not measured; measure them with: motley "
-                        "profile JOB",
-                        rank, plan.mesh().device(rank).name, kernels.modelled, kernels.all, which));
-      return kernels.modelled > 0;
-    };
-    if (!note("", estimated(profile, rank, kernels_of(common, rank))) && may_lack)
-      note("of other cuts ", estimated(profile, rank, candidate_kernels(passes_for(step, job.rules), job.mesh, job.rules, rank)));
+  std::map<int, std::string> by_rank;
+  const auto note = [&](int rank, const char* which, const std::vector<KernelSpec>& kernels) {
+    if (const Counted counted = estimated(profile, rank, kernels); counted.modelled > 0)
+      by_rank[rank] =
+          fmt::format("rank {} ({}): {} of {} kernel times {}are modelled, not measured; measure them with: motley profile JOB",
+                      rank, plan.mesh().device(rank).name, counted.modelled, counted.all, which);
+  };
+  std::vector<int> others;  // ranks whose kernels in this plan are all measured
+  for (const int rank : all_ranks(plan.mesh())) {
+    note(rank, "", kernels_of(common, rank));
+    if (!by_rank.contains(rank)) others.push_back(rank);
   }
+  if (may_lack && !others.empty()) {
+    const KernelsByRank candidates = candidate_kernels(passes_for(step, job.rules), job.mesh, job.rules, others);
+    for (std::size_t i = 0; i < others.size(); i++) note(others[i], "of other cuts ", candidates[i]);
+  }
+  for (auto& [rank, text] : by_rank) notes.push_back(std::move(text));
   return notes;
 }
 

@@ -93,7 +93,6 @@ void put(Stages& stages, int at, BoxMessage message) {
 // Joins parts of one message with the same route that are equal but for one dim, along which one begins where the other ends.
 void join(std::vector<BoxMessage>& stage) {
   auto joined = [](BoxMessage& a, const BoxMessage& b) {
-    if (a.from == a.to || a.tree != b.tree || a.from != b.from || a.to != b.to) return false;
     std::size_t other = a.box.size();
     for (std::size_t d = 0; d < a.box.size(); d++) {
       if (a.box[d] == b.box[d]) continue;
@@ -104,15 +103,25 @@ void join(std::vector<BoxMessage>& stage) {
     a.box[other] = {std::min(a.box[other].begin, b.box[other].begin), std::max(a.box[other].end, b.box[other].end)};
     return true;
   };
+  std::map<std::tuple<int, int, int>, std::vector<std::size_t>> routes;  // positions in the stage
   for (std::size_t i = 0; i < stage.size(); i++)
-    for (std::size_t k = i + 1; k < stage.size();) {
-      if (!joined(stage[i], stage[k])) {
-        k++;
-        continue;
+    if (const BoxMessage& m = stage[i]; m.from != m.to) routes[{m.tree, m.from, m.to}].push_back(i);
+  std::vector<bool> gone(stage.size(), false);
+  for (auto& [route, its] : routes)
+    for (std::size_t i = 0; i < its.size(); i++)
+      for (std::size_t k = i + 1; k < its.size();) {
+        if (!joined(stage[its[i]], stage[its[k]])) {
+          k++;
+          continue;
+        }
+        gone[its[k]] = true;
+        its.erase(its.begin() + static_cast<std::ptrdiff_t>(k));
+        k = i + 1;
       }
-      stage.erase(stage.begin() + static_cast<std::ptrdiff_t>(k));
-      k = i + 1;
-    }
+  std::size_t left = 0;
+  for (std::size_t i = 0; i < stage.size(); i++)
+    if (!gone[i] && left++ != i) stage[left - 1] = std::move(stage[i]);
+  stage.resize(left);
 }
 
 // Visits the list grouped by one of its ends, with boxes as atoms: the ranks at the other end, with their messages in the list's

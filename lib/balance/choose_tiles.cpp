@@ -32,8 +32,8 @@ std::optional<PlanData> best_tiling(const PlanData& data, int tensor, Hop Tensor
     PlanData trial = data;
     Hop& tiled = at(trial.tensors, tensor).*hop;
     tiled.schedule = {};  // a tile is sent directly
-    if (!may_tile(trial, tensor, hop, tiles)) continue;
     tiled.tiles = tiles;
+    if (!may_tile(trial, tensor, hop)) continue;
     count_bytes(trial);
     predict(trial, profile);
     if (!best || better(trial, *best)) best = std::move(trial);

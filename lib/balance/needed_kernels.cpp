@@ -59,23 +59,26 @@ std::vector<KernelSpec> kernels_fused_and_apart(const PlanData& plan, int rank) 
   return out.list;
 }
 
-std::vector<KernelSpec> kernels_tiled(const PlanData& plan, int rank) {
-  Specs out;
+KernelsByRank kernels_tiled(const PlanData& plan, const std::vector<int>& ranks) {
+  std::vector<Specs> specs(ranks.size());
   for (int tiles : kTileCounts) {
     PlanData tiled = plan;
-    if (tile_all(tiled, [&](const Hop& hop) { return may_overlap(plan, hop) ? tiles : 0; }))
-      for (KernelSpec& s : kernels_of(tiled, rank)) out.add(std::move(s));
+    if (!tile_all(tiled, [&](const Hop& hop) { return may_overlap(plan, hop) ? tiles : 0; })) continue;
+    const CommonPlan common = tiled;
+    for (std::size_t i = 0; i < ranks.size(); i++)
+      for (KernelSpec& s : kernels_of(common, ranks[i])) specs[i].add(std::move(s));
   }
-  return out.list;
+  KernelsByRank out;
+  for (Specs& one : specs) out.push_back(std::move(one.list));
+  return out;
 }
 
-std::vector<KernelSpec> needed_kernels(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile,
-                                       DType dtype, int rank, const SizesOf& sizes) {
-  const std::vector<Variable> variables = variables_of(passes, mesh, rules);
-  const PlanData data = plan_with(passes, mesh, with_parts(rules, mesh, variables, even_parts(variables)), profile, dtype);
-  Specs out;
-  for (const KernelSpec& s : kernels_of(data, rank)) out.add(s);
-  for (const KernelSpec& s : kernels_tiled(data, rank)) out.add(s);
+namespace {
+
+// Of each convolution, dense layer and pool that follows a cut whose part is to be chosen, at every size of `sizes`.
+void add_sizes(Specs& out, const PlanData& data, const Mesh& mesh, const std::vector<Variable>& variables, int rank,
+               const SizesOf& sizes) {
+  const Passes& passes = data.passes;
   for (const Variable& v : variables)
     for (std::size_t p = 0; p < passes.passes.size(); p++) {
       const Pass& pass = passes.passes[p];
@@ -87,14 +90,31 @@ std::vector<KernelSpec> needed_kernels(const Passes& passes, const Mesh& mesh, c
       const std::vector<Range>& box = own.any ? own.box : any->box;
       for (Index k : sizes(v))
         for (const std::vector<Range>& one : kernel_boxes(pass, with_part(box, pass, index, v, k)))
-          out.add(timed_kernel_of(data.passes, static_cast<int>(p), one, dtype, data.formats).spec);
+          out.add(timed_kernel_of(passes, static_cast<int>(p), one, data.dtype, data.formats).spec);
     }
-  return out.list;
 }
 
-std::vector<KernelSpec> candidate_kernels(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, int rank) {
+}  // namespace
+
+KernelsByRank needed_kernels(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype,
+                             const std::vector<int>& ranks, const SizesOf& sizes) {
+  const std::vector<Variable> variables = variables_of(passes, mesh, rules);
+  const PlanData data = plan_with(passes, mesh, with_parts(rules, mesh, variables, even_parts(variables)), profile, dtype);
+  const CommonPlan common = data;
+  KernelsByRank out = kernels_tiled(data, ranks);
+  for (std::size_t i = 0; i < ranks.size(); i++) {
+    Specs specs;
+    for (KernelSpec& s : kernels_of(common, ranks[i])) specs.add(std::move(s));
+    for (KernelSpec& s : out[i]) specs.add(std::move(s));
+    add_sizes(specs, data, mesh, variables, ranks[i], sizes);
+    out[i] = std::move(specs.list);
+  }
+  return out;
+}
+
+KernelsByRank candidate_kernels(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const std::vector<int>& ranks) {
   constexpr Index kMost = 24;  // sizes per dim
-  return needed_kernels(passes, mesh, rules, {}, DType::f32, rank,
+  return needed_kernels(passes, mesh, rules, {}, DType::f32, ranks,
                         [](const Variable& v) { return candidate_sizes(v.size, kMost); });
 }
 

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/at.h"
+#include "base/overlaps.h"
 #include "base/utf8.h"
 #include "plan/layouts.h"
 #include "plan/moved_once.h"
@@ -21,8 +22,7 @@ using Messages = std::vector<BoxMessage>;
 bool adds(const Messages& messages) {
   for (std::size_t i = 0; i < messages.size(); i++)
     for (std::size_t j = i + 1; j < messages.size(); j++)
-      if (messages[i].to == messages[j].to && messages[i].from != messages[j].from &&
-          volume(intersect(messages[i].box, messages[j].box)) > 0)
+      if (messages[i].to == messages[j].to && messages[i].from != messages[j].from && overlaps(messages[i].box, messages[j].box))
         return true;
   return false;
 }

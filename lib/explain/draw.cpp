@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/at.h"
+#include "base/overlaps.h"
 #include "base/units.h"
 #include "explain/describe.h"
 #include "explain/explain.h"
@@ -128,7 +129,7 @@ Rect placed(const Rect& in, const Shape& shape, const View& view, const Box& box
 bool overlap(const std::vector<Shard>& held) {
   for (std::size_t i = 0; i < held.size(); i++)
     for (std::size_t k = i + 1; k < held.size(); k++)
-      if (volume(intersect(held[i].box, held[k].box)) > 0) return true;
+      if (overlaps(held[i].box, held[k].box)) return true;
   return false;
 }
 

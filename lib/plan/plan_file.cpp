@@ -325,7 +325,7 @@ void set_hops(const std::string& name, const std::vector<HopFile>& from, PlanDat
     hop.tiles = static_cast<int>(h.tiles);
   }
   for (const HopFile& h : from)
-    if (h.tiles > 0 && !may_tile(data, data.passes.find(h.tensor), hop_of(h), static_cast<int>(h.tiles)))
+    if (h.tiles > 0 && !may_tile(data, data.passes.find(h.tensor), hop_of(h)))
       refuse(name, name_of(h) + "cannot be tiled: kernels cannot be cut at its messages; write \"tiles\": 0");
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/at.h"
+#include "base/overlaps.h"
 #include "plan/infer_required.h"
 #include "plan/kernel_of.h"
 
@@ -224,12 +225,12 @@ Sweeper::Moves Sweeper::route(const std::vector<int>& writers, const std::vector
     for (std::size_t i = 0; i < boxes.size(); i++)
       for (std::size_t j = i + 1; j < boxes.size(); j++)
         if (boxes[i].alternative == boxes[j].alternative && boxes[i].partial != boxes[j].partial &&
-            volume(intersect(boxes[i].box, boxes[j].box)) > 0)
+            overlaps(boxes[i].box, boxes[j].box))
           lone = false;
   bool shared = false;
   for (std::size_t i = 0; i < targets.size() && !lone && !shared; i++)
     for (std::size_t j = i + 1; j < targets.size() && !shared; j++)
-      shared = targets[i].rank != targets[j].rank && volume(intersect(targets[i].box, targets[j].box)) > 0;
+      shared = targets[i].rank != targets[j].rank && overlaps(targets[i].box, targets[j].box);
   Moves moves;
   moves.owners = targets;
   if (shared) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/at.h"
+#include "base/overlaps.h"
 #include "kernels/operands.h"
 #include "plan/kernel_of.h"
 #include "plan/schedules.h"
@@ -90,7 +91,7 @@ bool is_whole_value(const PlanData& data, int tensor) {
 bool apart(const std::vector<Box>& boxes) {
   for (std::size_t i = 0; i < boxes.size(); i++)
     for (std::size_t k = i + 1; k < boxes.size(); k++)
-      if (!boxes[i].empty() && !boxes[k].empty() && volume(intersect(boxes[i], boxes[k])) > 0) return false;
+      if (!boxes[i].empty() && !boxes[k].empty() && overlaps(boxes[i], boxes[k])) return false;
   return true;
 }
 
@@ -159,7 +160,7 @@ std::vector<Box> tiles_read(const PlanData& data, int tensor, int pass, int rank
 }
 
 bool meets(const Box& box, const std::vector<Box>& others) {
-  return std::any_of(others.begin(), others.end(), [&](const Box& o) { return volume(intersect(o, box)) > 0; });
+  return std::any_of(others.begin(), others.end(), [&](const Box& o) { return overlaps(o, box); });
 }
 bool some_but_not_all(const Box& box, const std::vector<Box>& others) {
   return meets(box, others) && !subtract(box, others).empty();
@@ -192,7 +193,7 @@ std::optional<std::vector<WorkPart>> parts_of(const PlanData& data, int pass, in
   return out;
 }
 
-bool may_tile(const PlanData& data, int tensor, Hop TensorPlan::*hop, int tiles) {
+bool may_tile(const PlanData& data, int tensor, Hop TensorPlan::*hop) {
   const TensorPlan& plan = plan_of(data, tensor);
   const bool leaves = hop == &TensorPlan::add;
   if (!is_whole_value(data, tensor) || !(plan.*hop).travels() || (plan.*hop).schedule != Schedule{}) return false;
@@ -203,14 +204,12 @@ bool may_tile(const PlanData& data, int tensor, Hop TensorPlan::*hop, int tiles)
       if (!apart(arriving_tiles(data, tensor, r))) return false;
     }
   }
-  PlanData trial = data;
-  (at(trial.tensors, tensor).*hop).tiles = tiles;
-  if (!leaves) return all_can(trial, readers_of(data, tensor));
+  if (!leaves) return all_can(data, readers_of(data, tensor));
   const std::vector<int> writers = data.passes.writers_of(tensor);
   for (int p : writers)
     for (int r = 0; r < ranks_of(data); r++)
-      if (work_of(data, p, r) != nullptr && !apart(leaving_tiles(trial, p, r))) return false;
-  return all_can(trial, writers);
+      if (work_of(data, p, r) != nullptr && !apart(leaving_tiles(data, p, r))) return false;
+  return all_can(data, writers);
 }
 
 bool may_overlap(const PlanData& data, const Hop& hop) {
@@ -223,9 +222,9 @@ bool tile_all(PlanData& data, const std::function<int(const Hop&)>& tiles_of) {
   for (int t = 0; t < static_cast<int>(data.tensors.size()); t++) {
     TensorPlan& plan = at(data.tensors, t);
     for (const auto hop : {plan.fill.travels() ? &TensorPlan::fill : &TensorPlan::copy, &TensorPlan::add}) {
-      const int tiles = tiles_of(plan.*hop);
-      (plan.*hop).tiles = tiles > 0 && may_tile(data, t, hop, tiles) ? tiles : 0;
-      any = any || (plan.*hop).tiles > 0;
+      int& tiles = (plan.*hop).tiles = tiles_of(plan.*hop);
+      if (tiles > 0 && !may_tile(data, t, hop)) tiles = 0;
+      any = any || tiles > 0;
     }
   }
   return any;

@@ -32,8 +32,8 @@ std::optional<std::vector<WorkPart>> parts_of(const PlanData& data, int pass, in
 
 // A copy or broadcast that needs no kernel: its readers read the source in place.
 bool is_view(const Pass& pass);
-// Whether this hop's messages may go in that many pieces each.
-bool may_tile(const PlanData& data, int tensor, Hop TensorPlan::*hop, int tiles);
+// Whether this hop's messages may go in as many pieces each as its `tiles` says.
+bool may_tile(const PlanData& data, int tensor, Hop TensorPlan::*hop);
 inline constexpr int kTileCounts[] = {1, 2, 4, 8};
 // Tiles every tensor's hops as `tiles_of` says (0: not tiled), where they may be tiled. False: none was.
 bool tile_all(PlanData& data, const std::function<int(const Hop&)>& tiles_of);

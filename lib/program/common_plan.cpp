@@ -2,6 +2,7 @@
 #include "program/common_plan.h"
 
 #include <map>
+#include <numeric>
 
 #include "plan/kernel_of.h"
 #include "plan/moved_once.h"
@@ -13,6 +14,27 @@ namespace motley {
 
 bool SharedTensor::has(int rank) const {
   return has_value(ranks, rank);
+}
+
+MessagesByRank::MessagesByRank(const std::vector<BoxMessage>& messages, std::size_t ranks) {
+  if (messages.empty()) return;
+  begin_.assign(ranks + 1, 0);
+  const auto each = [&](const auto& visit) {
+    for (const BoxMessage& m : messages) {
+      visit(m, m.from);
+      if (m.to != m.from) visit(m, m.to);
+    }
+  };
+  each([&](const BoxMessage&, int rank) { at(begin_, rank + 1)++; });
+  std::partial_sum(begin_.begin(), begin_.end(), begin_.begin());
+  messages_.resize(begin_.back());
+  std::vector<std::size_t> next = begin_;
+  each([&](const BoxMessage& m, int rank) { messages_[at(next, rank)++] = &m; });
+}
+
+std::span<const BoxMessage* const> MessagesByRank::of(int rank) const {
+  if (begin_.empty()) return {};
+  return std::span(messages_).subspan(at(begin_, rank), at(begin_, rank + 1) - at(begin_, rank));
 }
 
 CommonPlan::CommonPlan(const PlanData& data, const CompileOptions& options) : data_(data) {
@@ -53,8 +75,14 @@ CommonPlan::CommonPlan(const PlanData& data, const CompileOptions& options) : da
   for (const TensorPlan& plan : data_.tensors) {
     const std::array<Stages, 3>& hops = made.stages.emplace_back(motley::stages_of(plan, data_.hosts));
     auto& reaches = made.reaches.emplace_back();
+    auto& by_rank = made.stage_messages.emplace_back();
     for (std::size_t hop = 0; hop < hops.size(); hop++)
-      for (const auto& stage : hops[hop]) reaches[hop].push_back(reach_of(stage));
+      for (const auto& stage : hops[hop]) {
+        reaches[hop].push_back(reach_of(stage));
+        by_rank[hop].emplace_back(stage, data_.hosts.size());
+      }
+    auto& messages = made.messages.emplace_back();
+    for (const auto hop : kHops) messages.emplace_back((plan.*hop).messages, data_.hosts.size());
   }
   made.group.assign(all.tensors.size(), -1);
   made.together = moved_together(*this);

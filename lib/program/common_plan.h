@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "base/at.h"
@@ -29,9 +30,21 @@ struct MovedTogether {
   int turn = 0;
 };
 
+// Of a list of messages: those that a rank sends or receives, in the list's order. It points into the list.
+class MessagesByRank {
+ public:
+  MessagesByRank(const std::vector<BoxMessage>& messages, std::size_t ranks);
+  std::span<const BoxMessage* const> of(int rank) const;
+
+ private:
+  std::vector<std::size_t> begin_{};           // per rank, and the end; empty: there are no messages
+  std::vector<const BoxMessage*> messages_{};  // of rank 0, of rank 1, ...
+};
+
 // Which ranks the messages of a stage connect.
 struct Reach {
   bool same_memory = false, apart = false;  // some that share memory, some that do not
+  bool travels() const { return same_memory || apart; }
 };
 
 template <class List, class T>
@@ -56,6 +69,13 @@ class CommonPlan {
   int writer_index(int p) const;
   const std::array<Stages, 3>& stages_of(int t) const { return at(made_->stages, t); }  // by hop
   const Reach& reach_of(int t, std::size_t hop, std::size_t stage) const { return at(made_->reaches, t)[hop][stage]; }
+  // The messages of a hop, and of a stage of its schedule, that a rank sends or receives.
+  std::span<const BoxMessage* const> messages_of(int t, std::size_t hop, int rank) const {
+    return at(made_->messages, t)[hop].of(rank);
+  }
+  std::span<const BoxMessage* const> stage_of(int t, std::size_t hop, std::size_t stage, int rank) const {
+    return at(made_->stage_messages, t)[hop][stage].of(rank);
+  }
   // Parameters, in the order in which their values are put together.
   const std::vector<int>& filled() const { return made_->filled; }
   const MovedTogether* together(int t) const;            // null: it moves separately
@@ -88,8 +108,10 @@ class CommonPlan {
     std::vector<MovedTogether> together{};
     std::vector<int> group{};  // per tensor: number in `together`, -1: none
     int backward_turn = 0;
-    std::vector<std::array<Stages, 3>> stages{};               // per tensor
-    std::vector<std::array<std::vector<Reach>, 3>> reaches{};  // per tensor
+    std::vector<std::array<Stages, 3>> stages{};                               // per tensor
+    std::vector<std::array<std::vector<Reach>, 3>> reaches{};                  // per tensor
+    std::vector<std::vector<MessagesByRank>> messages{};                       // per tensor: by hop
+    std::vector<std::array<std::vector<MessagesByRank>, 3>> stage_messages{};  // per tensor
     std::vector<int> memory{};  // per rank: ranks with the same number read each other's memory; -1: its memory is its own
     std::vector<std::vector<SharedTensor>> shared{};  // per tensor: by such number
   };

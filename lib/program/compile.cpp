@@ -60,6 +60,7 @@ Program finished(Draft draft) {
   out.combine_begin = out.update_begin = out.move_begin = -1;
   std::vector<bool> used(out.buffers.size(), false);
   for (const FedBuffer& f : out.feeds) at(used, f.buffer) = true;
+  out.steps.reserve(draft.steps.size());
   for (DraftStep& s : draft.steps) {
     if (s.turn < middle) out.forward_steps++;
     auto begin_at = [&](int& first, int turn) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/overlaps.h"
 #include "plan/kernel_of.h"
 #include "program/compile.h"
 
@@ -78,10 +79,7 @@ class Exchanger {
     const std::size_t stages = plan_.stages_of(all.front())[hop].size();  // the same for each of them
     for (std::size_t k = 0; k < stages; k++) {
       out.push_back(-1);
-      const bool travels = std::any_of(all.begin(), all.end(), [&](int t) {
-        const auto& stage = plan_.stages_of(t)[hop][k];
-        return std::any_of(stage.begin(), stage.end(), [](const BoxMessage& m) { return m.from != m.to; });
-      });
+      const bool travels = std::any_of(all.begin(), all.end(), [&](int t) { return plan_.reach_of(t, hop, k).travels(); });
       if (!travels) continue;
       out.back() = static_cast<int>(draft_.moved.size());
       draft_.moved.push_back({all, hop, k});
@@ -111,21 +109,22 @@ class Exchanger {
     for (std::size_t k = 0; k < exchanges.size(); k++) {
       Both both;
       std::vector<Unpack> unpacks;
-      for (int t : all) copy_stage(t, plan_.stages_of(t)[hop][k], both, unpacks);
+      for (int t : all) copy_stage(t, plan_.stage_of(t, hop, k), both, unpacks);
       post_and_wait(exchanges[k], std::move(both));
       for (const auto& [t, from, to] : unpacks) draft_.copy(from, to, "unpack " + name(t));
     }
   }
 
-  void copy_stage(int t, const std::vector<BoxMessage>& messages, Both& both, std::vector<Unpack>& unpacks) {
-    for (const BoxMessage& m : messages) {
-      if (m.from == rank_ && m.to == rank_) {
+  void copy_stage(int t, std::span<const BoxMessage* const> messages, Both& both, std::vector<Unpack>& unpacks) {
+    for (const BoxMessage* of : messages) {
+      const BoxMessage& m = *of;
+      if (m.from == m.to) {
         if (plan_.tensor(t).role != TensorRole::parameter) continue;  // else it is there already
         const View from = draft_.finished_view(t, m.box), to = draft_.main_view(t, m.box);
         if (from.buffer != to.buffer) draft_.copy(from, to, "local part of " + name(t));
       } else if (m.from == rank_) {
         both.sends.add(outgoing(t, {{m.box, draft_.finished_view(t, m.box)}}, m), t, m.box);
-      } else if (m.to == rank_) {
+      } else {
         View to = draft_.main_view(t, m.box);
         if (!is_dense(to, plan_.format_of(t))) {
           unpacks.push_back({t, received_view(t, m.box), to});
@@ -156,11 +155,10 @@ class Exchanger {
     if (inside_kernel) return;
     std::map<int, Trees> trees;  // per tensor
     for (int t : all) {
-      const Stages& stages = plan_.stages_of(t)[0];
-      for (std::size_t k = 0; k < stages.size(); k++)
-        for (const BoxMessage& m : stages[k]) {
-          if (m.from == rank_) trees[t][m.tree].own = &m;
-          if (m.to == rank_) trees[t][m.tree].last = k;
+      for (std::size_t k = 0; k < exchanges.size(); k++)
+        for (const BoxMessage* m : plan_.stage_of(t, 0, k)) {
+          if (m->from == rank_) trees[t][m->tree].own = m;
+          if (m->to == rank_) trees[t][m->tree].last = k;
         }
     }
     for (std::size_t k = 0; k < exchanges.size(); k++) {
@@ -175,11 +173,10 @@ class Exchanger {
 
   // Elements that no partial sum covers are set to 0.
   void add_unreached(int t) {
-    const TensorPlan& plan = plan_.plan_of(t);
     std::vector<Box> reached;
-    for (const BoxMessage& m : plan.add.messages)
-      if (m.to == rank_) reached.push_back(m.box);
-    for (const Shard& own : plan.owners)
+    for (const BoxMessage* m : plan_.messages_of(t, 0))
+      if (m->to == rank_) reached.push_back(m->box);
+    for (const Shard& own : plan_.plan_of(t).owners)
       if (own.rank == rank_)
         for (const Box& rest : subtract(own.box, reached)) add_atom(t, rest, {}, draft_.main_view(t, rest), {});
   }
@@ -210,9 +207,10 @@ class Exchanger {
 
   // What will have arrived, in the messages' order: (writer's rank, box, pass) inside each owned box.
   Arrived exchange_sums(int t, std::size_t stage, const Trees& trees, Both& both) {
-    const Stages& stages = plan_.stages_of(t)[0];
+    const std::size_t stages = plan_.stages_of(t)[0].size();
     Arrived arrived;
-    for (const BoxMessage& m : stages[stage]) {
+    for (const BoxMessage* of : plan_.stage_of(t, 0, stage)) {
+      const BoxMessage& m = *of;
       if (m.from == rank_ && m.to != rank_) {
         const auto& sum = trees.at(m.tree).sum;
         both.sends.add(outgoing(t, sum ? std::vector<Contribution>{*sum} : own_sums(t, m), m), t, m.box);
@@ -223,10 +221,11 @@ class Exchanger {
         for (Contribution& c : own_sums(t, m)) sums.push_back(std::move(c));
         continue;
       }
-      auto meets = [&](const BoxMessage& o) { return o.to == rank_ && &o != &m && volume(intersect(o.box, m.box)) > 0; };
-      const bool alone =
-          std::none_of(stages.begin(), stages.end(), [&](const auto& of) { return std::any_of(of.begin(), of.end(), meets); });
-      const bool owner = stages.size() == 1 || trees.at(m.tree).is_owner(rank_);
+      bool alone = true;
+      for (std::size_t k = 0; k < stages && alone; k++)
+        for (const BoxMessage* other : plan_.stage_of(t, 0, k))
+          alone = alone && !(other->to == rank_ && other != of && overlaps(other->box, m.box));
+      const bool owner = stages == 1 || trees.at(m.tree).is_owner(rank_);
       const bool in_place = alone && owner && is_dense(draft_.main_view(t, m.box), plan_.format_of(t));
       sums.push_back({m.box, in_place ? draft_.main_view(t, m.box) : received_view(t, m.box)});
       both.receives.add({m.from, {sums.back().view.buffer, sums.back().view.element}, bytes(t, m.box)}, t, m.box);

@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 
+#include "base/overlaps.h"
 #include "plan/kernel_of.h"
 
 namespace motley {
@@ -27,11 +28,11 @@ bool LocalPlan::direct(int p) const {
   if (bias >= 0) fused.push_back(writer_index(bias));
   std::sort(fused.begin(), fused.end());
   bool good = plan.add.tiles == 0;
-  for (const BoxMessage& m : plan.add.messages) {
-    const bool has = has_value(m.writers, k);
-    if (m.from == rank_)
-      good = good && (has ? m.writers == fused : !overlaps(m.box, mine));  // no other partial sum of the same elements
-    if (m.to == rank_ && overlaps(m.box, mine)) good = good && m.from == rank_ && has;
+  for (const BoxMessage* m : messages_of(it.writes.tensor, 0)) {
+    const bool has = has_value(m->writers, k);
+    if (m->from == rank_)
+      good = good && (has ? m->writers == fused : !overlaps(m->box, mine));  // no other partial sum of the same elements
+    if (m->to == rank_ && overlaps(m->box, mine)) good = good && m->from == rank_ && has;
   }
   if (shared(it.writes.tensor).is_shared() || plan.arriving().tiles > 0)  // what other ranks write there must not be overwritten
     good = good && std::any_of(plan.owners.begin(), plan.owners.end(),
@@ -57,9 +58,9 @@ int LocalPlan::bias_of(int p) const {
   if (made != its) return -1;
   const Box mine = operand_box(it.writes, work_of(p).box);
   if (!contains(operand_box(pass(other).writes, work_of(other).box), mine)) return -1;
-  for (const BoxMessage& m : plan_of(it.writes.tensor).add.messages) {
-    if (m.from == rank_ && m.writers != std::vector<int>{0, 1}) return -1;
-    if (m.to == rank_ && m.from != rank_ && overlaps(m.box, mine)) return -1;
+  for (const BoxMessage* m : messages_of(it.writes.tensor, 0)) {
+    if (m->from == rank_ && m->writers != std::vector<int>{0, 1}) return -1;
+    if (m->from != rank_ && overlaps(m->box, mine)) return -1;
   }
   return other;
 }
@@ -70,10 +71,9 @@ int LocalPlan::activation_after(int t, const Box& box) const {
   const Pass& it = pass(p);
   if (!is_pointwise(it) || !works(p)) return -1;
   if (operand_box(it.reads[0], work_of(p).box) != box || operand_box(it.writes, work_of(p).box) != box || !direct(p)) return -1;
-  const TensorPlan& plan = plan_of(t);
-  for (const Hop* hop : {&plan.copy, &plan.fill})
-    for (const BoxMessage& m : hop->messages)
-      if (m.from != m.to && (m.from == rank_ || m.to == rank_)) return -1;
+  for (const std::size_t hop : {1U, 2U})
+    for (const BoxMessage* m : messages_of(t, hop))
+      if (m->from != m->to) return -1;
   return p;
 }
 

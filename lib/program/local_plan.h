@@ -16,6 +16,11 @@ class LocalPlan : public CommonPlan {
   bool works(int p) const;
   bool on_device() const { return at(data().on_device, rank_); }
   const SharedTensor& shared(int t) const { return shared_with(t, rank_); }
+  // Its messages of a hop, and of a stage of its schedule.
+  std::span<const BoxMessage* const> messages_of(int t, std::size_t hop) const { return CommonPlan::messages_of(t, hop, rank_); }
+  std::span<const BoxMessage* const> stage_of(int t, std::size_t hop, std::size_t stage) const {
+    return CommonPlan::stage_of(t, hop, stage, rank_);
+  }
 
   // ---- fused kernels
   bool direct(int p) const;  // the result is written directly into the tensor
@@ -23,8 +28,6 @@ class LocalPlan : public CommonPlan {
   int activation_after(int t, const Box& box) const;  // the pass that a kernel writing all of t here may apply itself; -1: none
 
  private:
-  bool overlaps(const Box& a, const Box& b) const { return volume(intersect(a, b)) > 0; }
-
   int rank_;
   mutable std::vector<std::optional<bool>> direct_;  // per pass: cached, since it is used often
 };

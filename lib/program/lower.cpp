@@ -90,10 +90,8 @@ void Lowerer::emit_pass(int p) {
   const bool takes = (it.op == KernelOp::conv2d || it.op == KernelOp::dense) && it.kind == PassKind::forward;
   const int bias = takes ? plan_.bias_of(p) : -1;
   if (bias >= 0) fused_.insert(bias);
-  const std::vector<BoxMessage>& sums = plan_.plan_of(t).add.messages;
-  const bool local = std::none_of(sums.begin(), sums.end(), [&](const BoxMessage& m) {
-    return m.from != m.to && (m.from == plan_.rank() || m.to == plan_.rank());
-  });
+  const auto sums = plan_.messages_of(t, 0);
+  const bool local = std::all_of(sums.begin(), sums.end(), [](const BoxMessage* m) { return m->from == m->to; });
   const bool alone = bias >= 0 || plan_.writers(t).size() == 1;
   const auto parts = parts_of(plan_.data(), p, plan_.rank());
   check(parts.has_value(), "tiles end where kernels can be cut");

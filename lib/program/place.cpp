@@ -18,8 +18,8 @@ namespace {
 // From the first step that uses a buffer to the last; a buffer in flight is used until its wait.
 void find_lifetimes(Program& program, const Passes& passes, const CompileOptions& options) {
   const int end = static_cast<int>(program.steps.size());
-  std::map<int, std::set<int>> posted;    // exchange -> buffers in flight
-  std::vector<std::pair<int, int>> span;  // per step: the first and the last step of its chain; without a chain the step itself
+  std::map<int, std::vector<int>> posted;  // exchange -> buffers in flight
+  std::vector<std::pair<int, int>> span;   // per step: the first and the last step of its chain; without a chain the step itself
   for (int s = 0; s < end; s++) span.emplace_back(s, s);
   for (const Chain& c : program.chains)
     for (int s = c.begin; s < c.end; s++) at(span, s) = {c.begin, c.end - 1};
@@ -31,7 +31,8 @@ void find_lifetimes(Program& program, const Passes& passes, const CompileOptions
   for (int s = 0; s < end; s++) {
     const auto& what = at(program.steps, s).what;
     for_buffers(what, [&](int buffer) { touch(buffer, s); });
-    if (const auto* post = std::get_if<Post>(&what)) for_buffers(*post, [&](int buffer) { posted[post->exchange].insert(buffer); });
+    if (const auto* post = std::get_if<Post>(&what))
+      for_buffers(*post, [&](int buffer) { posted[post->exchange].push_back(buffer); });
     if (const auto* wait = std::get_if<Wait>(&what))
       for (int b : posted[wait->exchange]) touch(b, s);
   }
@@ -61,18 +62,15 @@ void find_lifetimes(Program& program, const Passes& passes, const CompileOptions
 
 // Buffers whose memory a later buffer may not take while they live: what messages send and receive, what peers read, what other
 // micro-batches read.
-std::set<int> needed_elsewhere(const Program& program, const std::vector<bool>& lasts) {
-  std::set<int> out;
-  for (std::size_t b = 0; b < lasts.size(); b++)
-    if (lasts[b]) out.insert(static_cast<int>(b));
+std::vector<bool> needed_elsewhere(const Program& program, std::vector<bool> lasts) {
   for (const ProgramStep& s : program.steps)
-    if (const auto* post = std::get_if<Post>(&s.what)) for_buffers(*post, [&](int buffer) { out.insert(buffer); });
-  return out;
+    if (const auto* post = std::get_if<Post>(&s.what)) for_buffers(*post, [&](int buffer) { at(lasts, buffer) = true; });
+  return lasts;
 }
 
 // The operand whose memory this result may take: read for the last time in this step, each element before the result's element is
 // written. -1: none.
-int operand_under(const Program& program, const RunKernel& run, int step, std::size_t result, const std::set<int>& not_these) {
+int operand_under(const Program& program, const RunKernel& run, int step, std::size_t result, const std::vector<bool>& not_these) {
   const Place made = run.operands[result];
   const Buffer& to = at(program.buffers, made.buffer);
   if (to.space != Space::arena || to.first != step) return -1;
@@ -81,7 +79,7 @@ int operand_under(const Program& program, const RunKernel& run, int step, std::s
     const Buffer& from = at(program.buffers, read.buffer);
     const MapOperand &in = run.spec.operands[k], &out = run.spec.operands[result];
     if (from.space != Space::arena || from.last != step || from.bytes != to.bytes || read.element != made.element ||
-        in.dtype != out.dtype || in.strides != out.strides || not_these.contains(read.buffer))
+        in.dtype != out.dtype || in.strides != out.strides || at(not_these, read.buffer))
       continue;
     if (std::count_if(run.operands.begin(), run.operands.end(), [&](const Place& p) { return p.buffer == read.buffer; }) == 1)
       return read.buffer;
@@ -94,14 +92,14 @@ std::vector<std::size_t> share_memory(const Program& program, bool reuse) {
   std::vector<std::size_t> out(program.buffers.size());
   std::iota(out.begin(), out.end(), std::size_t{0});
   const std::vector<bool> lasts = lasting(program);
-  std::set<int> not_these = needed_elsewhere(program, lasts);
+  std::vector<bool> not_these = needed_elsewhere(program, lasts);
   for (std::size_t s = 0; reuse && s < program.steps.size(); s++) {
     const auto* run = std::get_if<RunKernel>(&program.steps[s].what);
     if (run == nullptr || run->spec.op != KernelOp::map || run->spec.combine != Combine::set || run->spec.summands != 1) continue;
     for (std::size_t k = input_count(run->spec); k < run->operands.size(); k++) {
       const int made = run->operands[k].buffer, under = operand_under(program, *run, static_cast<int>(s), k, not_these);
       if (under < 0 || at(lasts, made)) continue;
-      not_these.insert(under);
+      at(not_these, under) = true;
       at(out, made) = at(out, under);
     }
   }

@@ -104,7 +104,8 @@ class Measurer {
   // Every kernel at the candidates' sizes that the profile lacks, such as one of another network: a plan would be chosen by
   // estimates. True: there were some.
   bool measure_candidates(Profile& profile, bool all_new) {
-    const std::vector<KernelSpec> missing = unknown(profile, candidate_kernels(passes_, mesh_, rules_, rt_.rank()), all_new);
+    const std::vector<KernelSpec> missing =
+        unknown(profile, candidate_kernels(passes_, mesh_, rules_, {rt_.rank()}).front(), all_new);
     rt_.phase("measuring kernels");
     if (!anywhere(missing)) return false;
     if (!timer_.measure(profile, missing, kCandidates, true)) timer_.refuse_budget();
@@ -160,15 +161,17 @@ class Measurer {
     const Plan& plan = plan_of(profile);
     std::vector<KernelSpec> specs = kernels_of(plan.data(), rt_.rank());
     if (near_too) {
-      for (KernelSpec& s : kernels_tiled(plan.data(), rt_.rank())) specs.push_back(std::move(s));
+      const std::vector<KernelSpec> tiled = kernels_tiled(plan.data(), {rt_.rank()}).front();
+      specs.insert(specs.end(), tiled.begin(), tiled.end());
       auto near = [&](const Variable& v) {
         for (const CutChoice& c : plan.data().cuts)
           if (c.dim == v.dim && static_cast<int>(c.parts.front().size()) == v.parts)
             return sizes_near(at(c.parts.front(), part_of(mesh_, v.axes, rt_.rank())), v.size, 4);
         return std::vector<Index>{};
       };
-      for (KernelSpec& s : needed_kernels(passes_, mesh_, rules_, profile, DType::f32, rt_.rank(), near))
-        specs.push_back(std::move(s));
+      const std::vector<KernelSpec> needed =
+          needed_kernels(passes_, mesh_, rules_, profile, DType::f32, {rt_.rank()}, near).front();
+      specs.insert(specs.end(), needed.begin(), needed.end());
     }
     std::vector<KernelSpec> different;
     for (KernelSpec& s : unknown(profile, std::move(specs), interpolated))
