@@ -4,8 +4,6 @@
 #include <fmt/format.h>
 #include <motley/error.h>
 
-#include <algorithm>
-
 #include "app/reach_hosts.h"
 #include "app/resume.h"
 
@@ -29,7 +27,7 @@ Gone gone_after(const std::vector<Attempt>& so_far, const Mesh& mesh) {
     out.why.push_back(host.text);
   }
   const auto& [end, device, stepped] = so_far.back();
-  if (device.empty() || std::find(out.ranks.begin(), out.ranks.end(), end.rank) != out.ranks.end()) return out;
+  if (device.empty() || !out.ranks.empty()) return out;  // another rank may have failed because it lost such a host
   const std::string who = fmt::format("rank {} ({})", end.rank, device);
   const bool again = so_far.size() > 1 && !stepped && so_far[so_far.size() - 2].device == device;
   if (end.code == kDevice) out.why.push_back(who + " cannot use its device");

@@ -30,8 +30,8 @@ struct Gone {
   std::vector<int> ranks{};
   std::vector<std::string> why{};
 };
-// After the last of these attempts: the devices of hosts that do not answer, that of a rank that could not use it, and that of one
-// that died or hung twice with no step in between.
+// After the last of these attempts: the devices of hosts that do not answer; if all do, that of a rank that could not use it, or
+// that of one that died or hung twice with no step in between.
 Gone gone_after(const std::vector<Attempt>& so_far, const Mesh& mesh);  // mesh: of the last attempt
 
 // Prepares the run directory for another launch: if the last one has stepped, from its last good checkpoint (`options.from`; as
