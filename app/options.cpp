@@ -216,6 +216,17 @@ std::vector<std::string> verbs_of(const CLI::App& app) {
   return out;
 }
 
+constexpr std::array kOwn{"help", "version"};  // commands that CLI11 does not know
+bool is_own(const std::string& word) {
+  return std::find(kOwn.begin(), kOwn.end(), word) != kOwn.end();
+}
+
+std::string unknown_command(const std::string& word, const CLI::App& app) {
+  std::vector<std::string> known = verbs_of(app);
+  known.insert(known.end(), kOwn.begin(), kOwn.end());
+  return "unknown command \"" + word + "\"" + did_you_mean(word, known);
+}
+
 std::vector<std::string> options_of(const CLI::App& app) {
   std::vector<std::string> out;
   for (const CLI::Option* option : app.get_options())
@@ -231,7 +242,7 @@ std::string unexpected(const CLI::App& app) {
   for (const std::string& word : app.remaining(true)) {
     if (word == "--") continue;
     if (!word.starts_with("-")) {
-      if (verb == nullptr) return "unknown command \"" + word + "\"" + did_you_mean(word, verbs_of(app));
+      if (verb == nullptr) return unknown_command(word, app);
       return verb->get_name() + ": unexpected argument \"" + word + "\"";
     }
     std::vector<std::string> known = options_of(app);
@@ -284,6 +295,7 @@ Parsed parse_options(const std::vector<std::string>& given) {
     return usage("an argument is empty; expected a command, an option or a name (is a shell variable not set?)", "");
   if (!arguments.empty() && arguments[0] == "help") {  // help VERB: VERB --help
     arguments.erase(arguments.begin());
+    if (!arguments.empty() && is_own(arguments[0])) arguments.erase(arguments.begin());
     arguments.insert(arguments.begin() + (arguments.empty() ? 0 : 1), "--help");
   }
   if (!arguments.empty() && arguments[0] == "version") {
@@ -298,10 +310,10 @@ Parsed parse_options(const std::vector<std::string>& given) {
   app.require_subcommand(0, 1);
   add_common(app, options, words);
   add_verbs(app, options, words);
-  if (given.size() > 1 && given[0] == "help" && given[1].front() != '-') {
+  if (given.size() > 1 && given[0] == "help" && given[1].front() != '-' && !is_own(given[1])) {
     if (std::find(kLater.begin(), kLater.end(), given[1]) != kLater.end()) return not_built("motley " + given[1]);
     if (const auto verbs = verbs_of(app); std::find(verbs.begin(), verbs.end(), given[1]) == verbs.end())
-      return usage("unknown command \"" + given[1] + "\"" + did_you_mean(given[1], verbs), "");
+      return usage(unknown_command(given[1], app), "");
   }
   std::string verb;
   const auto parsed_verb = [&] { return app.get_subcommands().empty() ? "" : app.get_subcommands().front()->get_name(); };

@@ -108,6 +108,14 @@ class Layers {
   std::string last_{};
 };
 
+// what: what the network does to rows and columns. UserError: an image that is too small for it.
+void require_image(const Layers& net, Index least, const std::string& what) {
+  for (const Dim& d : {net.choice().image[2], net.choice().image[3]})
+    if (d.size < least)
+      throw UserError(net.choice().network + " " + what + ": expected at least " + std::to_string(least) + ", \"" + d.name +
+                      "\" has " + std::to_string(d.size));
+}
+
 // He et al., "Deep residual learning for image recognition", arXiv 1512.03385, table 1; stride in the 3x3 of a bottleneck.
 void resnet(Layers& net, const std::vector<Index>& blocks, bool bottleneck) {
   Index channels = net.width(64);
@@ -215,6 +223,7 @@ void resnet_preactivated(Layers& net, Index depth) {
 // Simonyan and Zisserman, arXiv 1409.1556, configurations A and D; 0: a pool. torchvision's adaptive pool to 7x7 is left out where
 // features are smaller.
 void vgg(Layers& net, const std::vector<Index>& channels, bool norms) {
+  require_image(net, 32, "halves rows and columns five times");
   Index number = 0, rows = net.choice().image[2].size, cols = net.choice().image[3].size;
   const auto name = [&](Index step) {
     const std::string here = "features." + std::to_string(number);
@@ -317,6 +326,7 @@ void unet(Layers& net) {
 // connection table.
 void lenet5(Layers& net) {
   const bool padded = net.choice().image[2].size < 32;
+  require_image(net, padded ? 12 : 16, "reads windows of 5, 2, 5 and 2 rows and columns");
   net.conv("conv1", net.width(6), {.window = 5, .padding = padded ? 2 : 0, .bias = true, .activation = "tanh"});
   net.avg_pool("pool1", 2);
   net.conv("conv2", net.width(16), {.window = 5, .padding = 0, .bias = true, .activation = "tanh"});
@@ -328,6 +338,7 @@ void lenet5(Layers& net) {
 
 // From the paper that motley began with: partitioned and replicated convolutions in turn.
 void paper_mnist(Layers& net) {
+  require_image(net, 2, "halves rows and columns");
   Index number = 1;
   for (const auto& [channels, window] : {std::pair<Index, Index>{60, 7}, {120, 5}, {240, 3}}) {
     net.conv(
@@ -340,6 +351,7 @@ void paper_mnist(Layers& net) {
   net.dense("dense2", "classes", net.choice().classes);
 }
 void paper_cifar(Layers& net) {
+  require_image(net, 8, "halves rows and columns three times");
   Index number = 1;
   for (const Index channels : {60, 120, 240, 480}) {
     for (int twice = 0; twice < 2; twice++, number++)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/pictures.h"
 
+#include <fmt/format.h>
 #include <motley/error.h>
 
 #include <algorithm>
@@ -223,14 +224,19 @@ void check_picture(const fs::path& file, const PictureSize& expected) {
 PictureSize picture_size(const fs::path& path) {
   const InputFile file(path);
   std::array<std::uint8_t, 24> start{};
+  const std::size_t there = std::min<std::uint64_t>(start.size(), file.size());
+  file.read(0, std::as_writable_bytes(std::span(start).first(there)));
+  const bool is_png = begins_with(start.data(), there, kPng);
+  if (!is_png && !begins_with(start.data(), there, kJpeg)) damaged(path, "neither a PNG nor a JPEG file");
+  const auto ends_early = [&] {
+    damaged(path, fmt::format("a damaged {} file (it ends in its header, after {} bytes)", is_png ? "PNG" : "JPEG", file.size()));
+  };
+  if (there < start.size()) ends_early();
+  if (is_png) return {big_endian(start.data() + 20, 4), big_endian(start.data() + 16, 4)};
   const auto read = [&](std::uint64_t from, std::span<std::uint8_t> out) {
-    if (from > file.size() || out.size() > file.size() - from) damaged(path, "a damaged image: the file ends in its header");
+    if (from > file.size() || out.size() > file.size() - from) ends_early();
     file.read(from, std::as_writable_bytes(out));
   };
-  if (file.size() < start.size()) damaged(path, "neither a PNG nor a JPEG file");
-  read(0, start);
-  if (begins_with(start.data(), start.size(), kPng)) return {big_endian(start.data() + 20, 4), big_endian(start.data() + 16, 4)};
-  if (!begins_with(start.data(), start.size(), kJpeg)) damaged(path, "neither a PNG nor a JPEG file");
   // Segments of a marker and a length up to the first frame header (ITU-T T.81, B.1.1.3, B.2.2).
   for (std::uint64_t at = 2;;) {
     std::array<std::uint8_t, 4> segment{};

@@ -153,7 +153,8 @@ def usage():
     assert room.run("help").out == text
     has(room.run("help", "plam", code=64).err, 'unknown command "plam"; did you mean "plan"?')
     has(room.run("version", "now", code=64).err, 'version takes no arguments, found "now"')
-    has(room.run("nonsense", code=64).err, "known: doctor")
+    has(room.run("nonsense", code=64).err, "known: doctor", ", help, version)")
+    assert room.run("help", "help").out == room.run("help", "version").out == text
     assert not any(f" {verb}" in room.run("nonsense", code=64).err for verb in later)
     for verb in verbs:
         shown = room.run(verb, "--help").out

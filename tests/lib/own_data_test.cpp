@@ -349,6 +349,18 @@ TEST_CASE("a damaged picture is refused by name, wherever it is cut") {
                        }),
                Contains("an image of " + std::to_string(size.rows) + " x 3 (rows, columns); expected 7 x 3"));
   }
+  for (const auto& [kind, whole] :
+       {std::pair<std::string, std::string>{"PNG", png(9, 3, 2, std::string(81, 'x'))}, {"JPEG", jpeg(9, 3, 3, 80)}})
+    for (const std::size_t cut : {std::size_t{10}, std::size_t{23}, whole.size() - 30}) {
+      in.write("cut", whole.substr(0, cut));
+      CHECK_THAT(
+          refused(
+              Exit::data,
+              [&] {
+                cut < 24 ? static_cast<void>(picture_size(in.at("cut"))) : static_cast<void>(read_picture(in.at("cut"), 3, {9, 3}));
+              }),
+          Contains("cut: a damaged " + kind + " file ("));
+    }
   std::string flipped = png(2, 3, 0, bytes({1, 2, 3, 4, 5, 6}));
   flipped[flipped.size() - 20] = static_cast<char>(flipped[flipped.size() - 20] ^ 1);  // of the pixels
   CHECK_THAT(refused(Exit::data,

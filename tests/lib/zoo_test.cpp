@@ -8,10 +8,12 @@
 #include <functional>
 #include <numeric>
 #include <set>
+#include <tuple>
 
 #include "base/json.h"
 #include "config/model.h"
 #include "config/zoo.h"
+#include "config/zoo_transformers.h"
 #include "graph/compiled.h"
 #include "graph/optimizers.h"
 #include "graph/passes.h"
@@ -171,6 +173,25 @@ TEST_CASE("a network of the zoo that cannot be is refused at its key", "[zoo]") 
         Lines{R"(m.json:2:8: error: /zoo: "resnet19" is not known here; did you mean "resnet18"?)"});
   CHECK(said_of(R"("zoo": "unet", "inputs": { "image": { "batch": 2, "channels": 3, "rows": 32, "cols": 24 } })") ==
         Lines{"m.json:1:1: error: unet halves rows and columns four times: expected multiples of 16, \"cols\" has 24"});
+  for (const auto& [network, rows, found] :
+       {std::tuple{"vgg11", "31", "vgg11 halves rows and columns five times: expected at least 32, \"rows\" has 31"},
+        {"vgg16_bn", "28", "vgg16_bn halves rows and columns five times: expected at least 32, \"rows\" has 28"},
+        {"paper_cifar", "7", "paper_cifar halves rows and columns three times: expected at least 8, \"rows\" has 7"},
+        {"paper_mnist", "1", "paper_mnist halves rows and columns: expected at least 2, \"rows\" has 1"},
+        {"lenet5", "11", "lenet5 reads windows of 5, 2, 5 and 2 rows and columns: expected at least 12, \"rows\" has 11"}}) {
+    const auto keys = [&](const std::string& size) {
+      return R"("zoo": ")" + std::string(network) + R"(", "inputs": { "image": { "batch": 2, "channels": 3, "rows": )" + size +
+             R"(, "cols": 64 } })";
+    };
+    CHECK(said_of(keys(rows)) == Lines{std::string("m.json:1:1: error: ") + found});
+    CHECK((said_of(keys(std::to_string(std::stoi(rows) + 1))) == Lines{"fine"}) == (std::string_view(network) != "vgg16_bn"));
+  }
+  for (const std::string& network : zoo_networks()) {  // no other one is refused for a layer in it
+    if (reads_tokens(network)) continue;
+    for (const std::string& line :
+         said_of(R"("zoo": ")" + network + R"(", "inputs": { "image": { "batch": 2, "channels": 3, "rows": 1, "cols": 1 } })"))
+      CHECK_THAT(line, Catch::Equals("fine") || Catch::Contains(": error: " + network + " "));
+  }
   CHECK(said_of(R"("zoo": "gpt", )" + image).front().find("expected integers with two dims") != std::string::npos);
   CHECK(said_of(R"("zoo": "vit", "heads": 7, )" + image).front().find("7 heads do not divide the 768 features") !=
         std::string::npos);
