@@ -34,6 +34,7 @@ MeasureOptions measuring(const Task& task, Measure when) {
   return {.budget_seconds = task.options.budget_seconds,
           .when = when,
           .progress = [&console = task.console](const std::string& line) { console.progress(line); },
+          .warn = [&console = task.console](const std::string& line) { console.say(LogLevel::warning, "note: " + line); },
           .evaluation = evaluation_beside(task.job)};
 }
 

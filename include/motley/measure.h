@@ -22,6 +22,7 @@ struct MeasureOptions {
   double budget_seconds = 60;          ///< for measuring; kernels that do not fit are measured with a part of the batch
   Measure when = Measure::if_missing;  ///< whether an existing file may be used
   std::function<void(const std::string& line)> progress{};  ///< called on rank 0, from time to time
+  std::function<void(const std::string& line)> warn{};      ///< on rank 0, at the end: what the budget was too small for
   /// An inference step of the same model, for which the measured plan leaves memory.
   std::optional<Step> evaluation{};
 };

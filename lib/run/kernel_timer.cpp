@@ -85,6 +85,14 @@ void KernelTimer::say(const std::string& line) const {
   if (rt_.rank() == 0 && options_.progress) options_.progress(line);
 }
 
+// Of rank 0; if it has nothing to measure, of the rank that has most. Collective.
+void KernelTimer::say_what_is_measured(Index kernels, double budget) {
+  const std::vector<Index> all = control::all_of(rt_.transport(), kernels);
+  const auto rank = all.front() > 0 ? all.begin() : std::max_element(all.begin(), all.end());
+  say(fmt::format("measuring {} kernel{} on rank {} (budget {:.0f} s){}", *rank, *rank == 1 ? "" : "s", rank - all.begin(),
+                  std::ceil(budget), rank == all.begin() ? "" : "; rank 0 has none to measure"));
+}
+
 // A barrier by which all ranks go on to a next round, or none does.
 RoundBarrier KernelTimer::together() {
   return [this](Wish mine) { return static_cast<Wish>(agree(rt_.transport(), static_cast<int>(mine)).status); };
@@ -97,6 +105,7 @@ Measurement KernelTimer::measured(const std::vector<KernelSpec>& specs, double b
   o.most_rounds = most_rounds;
   o.step_bytes = step_bytes;
   o.progress = [&](const MeasureProgress& p) {
+    if (p.total == 0) return;
     say(fmt::format("measured {} of {} kernel runs{}", p.done, p.total,
                     p.seconds_left ? fmt::format(", about {:.0f} s left", *p.seconds_left) : ""));
   };
@@ -124,8 +133,7 @@ std::vector<KernelSpec> KernelTimer::anchors(const Profile& profile) const {
 bool KernelTimer::measure(Profile& profile, const std::vector<KernelSpec>& specs, double share, bool required) {
   const double least = options_.budget_seconds * kLeast, until = seconds() + share * (options_.budget_seconds - seconds());
   auto budget = [&] { return std::max(until - seconds(), least); };
-  say("measuring " + std::to_string(specs.size()) + " kernels on rank 0 (budget " +
-      std::to_string(static_cast<int>(std::ceil(budget()))) + " s)");
+  say_what_is_measured(static_cast<Index>(specs.size()), budget());
   const std::vector<KernelSpec> again = specs.empty() ? specs : anchors(profile);
   std::vector<KernelSpec> tried = specs;
   for (const KernelSpec& a : again)
@@ -162,9 +170,10 @@ bool KernelTimer::measure(Profile& profile, const std::vector<KernelSpec>& specs
 void KernelTimer::refuse_budget() const {
   const std::vector<double> needed = control::all_of(rt_.transport(), needed_seconds_);
   const auto most = std::max_element(needed.begin(), needed.end());
-  throw UserError("the kernels of this job do not fit a budget of " + std::to_string(static_cast<int>(options_.budget_seconds)) +
-                  " s (three rounds on rank " + std::to_string(most - needed.begin()) + " need " +
-                  std::to_string(static_cast<int>(std::ceil(*most))) + " s); raise --budget-seconds or use a smaller batch");
+  throw UserError(fmt::format(
+      "the kernels of this job do not fit a budget of {:g} s (three rounds on rank {} need {:.0f} s); raise --budget-seconds or "
+      "use a smaller batch",
+      options_.budget_seconds, most - needed.begin(), std::ceil(*most)));
 }
 
 // Times the same kernels in the same way, on all ranks at once and then on each rank in turn.

@@ -30,6 +30,7 @@ class KernelTimer {
  private:
   double seconds() const { return seconds_now() - start_; }
   RoundBarrier together();
+  void say_what_is_measured(Index kernels, double budget);
   Measurement measured(const std::vector<KernelSpec>& specs, double budget, int most_rounds);
   std::vector<KernelSpec> own_largest(const Profile& profile) const;
   std::vector<KernelSpec> anchors(const Profile& profile) const;

@@ -5,6 +5,7 @@
 #include <motley/error.h>
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 
 #include "balance/balance_within.h"
@@ -12,6 +13,7 @@
 #include "balance/needed_kernels.h"
 #include "base/at.h"
 #include "base/json.h"
+#include "mesh/control.h"
 #include "mesh/parts.h"
 #include "plan/planner.h"
 #include "profiler/join.h"
@@ -70,6 +72,7 @@ class Measurer {
       settle(profile, false, fresh);  // new times may move the cuts, and then other kernels run
     }
     if (all_new) timer_.measure_alone(profile);
+    if (!settled_) warn_of_missing(profile);
     return changed;
   }
 
@@ -131,10 +134,23 @@ class Measurer {
       rt_.phase("planning what to measure");
       const std::vector<KernelSpec> missing = missing_of_plan(profile, near && round == 0, interpolated);
       rt_.phase("measuring the plan's kernels");
-      if (!anywhere(missing) || anyone_over_budget()) return round > 0;
+      settled_ = !anywhere(missing);
+      if (settled_ || anyone_over_budget()) return round > 0;
       if (!measure_more(profile, missing, kOfPlan)) return true;  // the rest is interpolated
     }
     return true;
+  }
+
+  // The plan runs kernels whose times are modelled. Collective.
+  void warn_of_missing(const Profile& profile) {
+    const auto missing = static_cast<Index>(missing_of_plan(profile, false, false).size());
+    const std::vector<Index> all = control::all_of(rt_.transport(), missing);
+    const Index sum = std::accumulate(all.begin(), all.end(), Index{0});
+    if (sum == 0 || rt_.rank() != 0 || !options_.warn) return;
+    options_.warn(fmt::format(
+        "{} of the plan's kernels not measured in {:g} s, their times are estimates; plan again, which measures them, or "
+        "raise the budget: motley profile JOB --budget-seconds N",
+        sum, options_.budget_seconds));
   }
 
   // Every rank's device and its link to the host; no kernels yet.
@@ -233,6 +249,7 @@ class Measurer {
   Backend& backend_;
   KernelTimer timer_;
   std::optional<Plan> plan_{};  // of the profile as it is
+  bool settled_ = true;         // the last plan's kernels have all been measured, or are between measured ones
 };
 
 }  // namespace

@@ -530,9 +530,13 @@ def measured_plans():
     assert len(kept["kernels"]) > len(room.json("my profile.json")["kernels"])
     room.run("plan", "wider.json")
     assert kept == room.json("theirs.json"), "nothing was missing"
-    kept["kernels"] = [k for k in kept["kernels"] if k["device"] == 1]
+    every = kept["kernels"]
+    kept["kernels"] = [k for k in every if k["device"] == 1]
     room.write("theirs.json", kept)
     has(room.run("plan", "wider.json", *never).out, "rank 0 (cpu 0): ", "are modelled, not measured")
+    kept["kernels"] = [k for k in every if k["device"] == 0]
+    room.write("theirs.json", kept)
+    has(room.run("plan", "wider.json").err, " on rank 1 (budget ", "; rank 0 has none to measure")
     # A file that is no profile is not replaced by one.
     always = ["--set", "profile.measure=always", "--set", "profile.path=wider.json"]
     for words in [("plan", "job.json", *always), ("profile", "job.json", *always), ("profile", "job.json", "-o", "wider.json"), ("profile", "-o", "wider.json")]:
