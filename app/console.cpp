@@ -9,12 +9,14 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "app/launch.h"
 #include "app/outlet.h"
 #include "app/run_directory.h"
 #include "base/json.h"
 #include "base/utf8.h"
+#include "run/start.h"
 
 namespace motley {
 
@@ -64,8 +66,12 @@ void Console::say(LogLevel level, const std::string& text) {
   print_error(text + "\n");
 }
 
-void Console::progress(const std::string& line) {
+void Console::progress(const std::string& line, Of of) {
   if (!progress_) return;
+  if (std::exchange(of_, of) != of) {
+    if (!rewrites_) progress_done();
+    next_ = {};
+  }
   unsaid_ = line;
   const auto now = Clock::now();
   if (now < next_) return;
@@ -80,7 +86,7 @@ void Console::progress(const std::string& line) {
 void Console::progress_done() {
   if (!unsaid_.empty()) {
     next_ = {};
-    progress(std::string(unsaid_));
+    progress(std::string(unsaid_), of_);
   }
   if (rewrites_ && shown_ > 0) print_error("\n");
   shown_ = 0;
@@ -95,7 +101,7 @@ void print_error(const std::string& text) {
 
 void print_result(const std::string& text) {
   Outlet to(STDOUT_FILENO);
-  to.add(text);
+  to.add(mark_result() + text);
   to.finish(stopped);
   if (to.error() != 0) throw Error(Exit::io, std::string("stdout: ") + std::strerror(to.error()));
 }

@@ -20,8 +20,9 @@ class Console {
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;
   void say(LogLevel level, const std::string& text);
-  void progress(const std::string& line);
-  void progress_done();  // the last line is kept
+  enum class Of : std::uint8_t { work, evaluation };
+  void progress(const std::string& line, Of of = Of::work);  // the first line of another kind of work is shown at once
+  void progress_done();                                      // the last line is kept
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -29,6 +30,7 @@ class Console {
   LogLevel level_;
   std::size_t columns_ = 80, shown_ = 0;  // characters of the shown line
   std::string unsaid_{};
+  Of of_ = Of::work;
   Clock::time_point next_{};
 };
 

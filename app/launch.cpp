@@ -61,9 +61,9 @@ void await_end(const Handle& ends, const Handle& process, std::uint64_t whose) {
   if (epoll_ctl(ends.get(), EPOLL_CTL_ADD, process.get(), &event) != 0) throw io_error("epoll_ctl");
 }
 
-// Reads what a stream has now, as much as a pipe holds, through its filter.
-template <class Filter>
-void forward(Handle& from, Outlet& to, Filter& filter) {
+// Reads what a stream has now, as much as a pipe holds; pass(text) returns what is shown of it.
+template <class Pass>
+void forward(Handle& from, Outlet& to, Pass&& pass) {
   std::array<char, 65536> block{};
   for (std::size_t taken = 0; taken < kMostWaiting;) {
     pollfd file{from.get(), POLLIN, 0};
@@ -74,7 +74,7 @@ void forward(Handle& from, Outlet& to, Filter& filter) {
       from.reset();
       break;
     }
-    to.add(filter.pass({block.data(), static_cast<std::size_t>(n)}));
+    to.add(pass(std::string_view(block.data(), static_cast<std::size_t>(n))));
     taken += static_cast<std::size_t>(n);
   }
   to.flush();
@@ -206,7 +206,7 @@ Outcome Launch::wait() {
   if (!killed_) see_ends();
   end_at_once();
   read_streams();
-  to_stdout_.add(output_filter_.rest());
+  to_stdout_.add(output_filter_.pass(order_.rest()) + output_filter_.rest());
   to_stderr_.add(errors_filter_.rest());
   for (Outlet* to : {&to_stdout_, &to_stderr_}) to->finish([] { return signals_so_far() > 0; });
   return outcome();
@@ -244,12 +244,16 @@ void Launch::see_ends() {
 
 // A reader that does not keep up slows the ranks down, except when they are to end.
 bool Launch::reads(const Outlet& to) const {
-  return to.waiting() < kMostWaiting || asked_ || failed_ || ended_;
+  const std::size_t held = &to == &to_stdout_ ? order_.waiting() : 0;
+  return to.waiting() + held < kMostWaiting || asked_ || failed_ || ended_;
 }
 
 void Launch::read_streams() {
-  reads(to_stdout_) ? forward(output_, to_stdout_, output_filter_) : to_stdout_.flush();
-  reads(to_stderr_) ? forward(errors_, to_stderr_, errors_filter_) : to_stderr_.flush();
+  const auto errors = [&](std::string_view text) { return errors_filter_.pass(order_.errors(text)); };
+  const auto output = [&](std::string_view text) { return output_filter_.pass(order_.output(text)); };
+  reads(to_stderr_) ? forward(errors_, to_stderr_, errors) : to_stderr_.flush();
+  to_stdout_.add(output(""));
+  reads(to_stdout_) ? forward(output_, to_stdout_, output) : to_stdout_.flush();
 }
 
 std::optional<Record> Launch::record(std::size_t rank) const {

@@ -85,6 +85,7 @@ class Launch {
   Outlet to_stdout_, to_stderr_;
   BannerFilter output_filter_;
   NoiseFilter errors_filter_;
+  ResultOrder order_;
   std::vector<std::size_t> died_;  // the ranks whose processes ended first without a final code: found at one check
   int looks_ = 0, died_look_ = 0;  // checks of the processes so far; the check at which died_ was found
   std::optional<Hung> hung_;       // what the watch found

@@ -9,6 +9,9 @@
 #include <chrono>
 #include <climits>
 #include <optional>
+#include <utility>
+
+#include "run/start.h"
 
 namespace motley {
 
@@ -55,6 +58,30 @@ void Outlet::finish(const std::function<bool()>& stopped) {
     }
     takes_more(stream_, kLookEvery);
   }
+}
+
+std::string ResultOrder::errors(std::string_view text) {
+  std::string out(text);
+  ahead_ += std::erase(out, kResultMark);
+  return out;
+}
+
+std::string ResultOrder::output(std::string_view text) {
+  held_ += text;
+  std::string out;
+  for (;;) {
+    const std::size_t mark = std::min(held_.find(kResultMark), held_.size());
+    out += held_.substr(0, mark);
+    held_.erase(0, mark);
+    if (held_.empty() || ahead_ == 0) return out;
+    held_.erase(0, 1);
+    ahead_--;
+  }
+}
+
+std::string ResultOrder::rest() {
+  std::erase(held_, kResultMark);
+  return std::exchange(held_, "");
 }
 
 }  // namespace motley

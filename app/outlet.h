@@ -29,4 +29,18 @@ class Outlet {
   bool dropped_ = false;
 };
 
+// The ranks' stdout and stderr arrive through two pipes: what follows a mark in stdout (mark_result()) waits until stderr has that
+// mark too. The marks are removed.
+class ResultOrder {
+ public:
+  std::string errors(std::string_view text);  // returns what is to be shown now
+  std::string output(std::string_view text);
+  std::string rest();                                   // of stdout, once nothing more can arrive on stderr
+  std::size_t waiting() const { return held_.size(); }  // bytes
+
+ private:
+  std::string held_{};     // of stdout: empty, or it begins with a mark
+  std::size_t ahead_ = 0;  // marks that stderr had and stdout did not
+};
+
 }  // namespace motley

@@ -20,6 +20,7 @@
 #include "run/agreed.h"
 #include "run/trace_summary.h"
 #include "train/course.h"
+#include "train/evaluation_line.h"
 #include "train/npy_data.h"
 #include "train/predict.h"
 #include "train/train_job.h"
@@ -99,8 +100,11 @@ EvaluateOptions evaluation_of(const ModelSpec& spec, const Model& model) {
 class Bar {
  public:
   Bar(Index done, Index steps) : steps_(steps), before_(done), done_(done) {}
-  std::string line(const std::string& text) {
+  std::string step(const std::string& text) {
     done_ = std::min(done_ + 1, steps_);
+    return line(text);
+  }
+  std::string line(const std::string& text) const {
     constexpr Index kWidth = 20;
     std::string out(static_cast<std::size_t>(kWidth * done_ / steps_), '#');
     out.resize(kWidth, ' ');
@@ -185,6 +189,7 @@ void plan_ranks(Runtime& rt, const Task& task) {
   rt.phase("measuring");
   const Step step = step_of(task.job);
   const Profile profile = profile_of(rt, task.job, step, measuring(task, when_of(task.job)));
+  task.console.progress_done();
   rt.phase("planning");
   if (rt.rank() == 0) give_plan(plan_of(task.job, step, profile), profile, task.options, task.console);
 }
@@ -253,7 +258,8 @@ void train_ranks(Runtime& rt, const Task& task) {
                      .run_directory = task.directory,
                      .dump = task.options.dump,
                      .trace = task.options.trace,
-                     .progress = [&](const std::string& line) { task.console.progress(bar.line(line)); },
+                     .progress = [&](const std::string& line) { task.console.progress(bar.step(line)); },
+                     .evaluating = [&](const std::string& line) { task.console.progress(bar.line(line), Console::Of::evaluation); },
                      .say = [&](const std::string& line) { task.console.say(LogLevel::info, line); },
                      .warn = [&](const std::string& line) { task.console.say(LogLevel::warning, line); }});
   task.console.progress_done();
@@ -292,7 +298,12 @@ void eval_ranks(Runtime& rt, const Task& task) {
   rt.phase("data");
   const Datasets data = data_of(task.job, model);
   const Loaded net = loaded(rt, task);
-  const Evaluation test = evaluate(rt, *net.predictor, data.test, evaluation_of(task.job.model, model));
+  EvaluateOptions options = evaluation_of(task.job.model, model);
+  if (const Index samples = data.test ? data.test->samples() : 0; samples > 0)
+    options.progress = evaluation_line(samples, predicted_seconds(net.plan, options.image, samples),
+                                       [&](const std::string& line) { task.console.progress(line, Console::Of::evaluation); });
+  const Evaluation test = evaluate(rt, *net.predictor, data.test, options);
+  task.console.progress_done();
   Json out;
   out.set("loss", test.mean_loss)
       .set("accuracy", test.accuracy ? Json(*test.accuracy) : Json(nullptr))

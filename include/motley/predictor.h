@@ -7,6 +7,7 @@
 #include <motley/plan.h>
 #include <motley/runtime.h>
 
+#include <functional>
 #include <initializer_list>
 #include <map>
 #include <memory>
@@ -61,6 +62,7 @@ struct EvaluateOptions {
   std::optional<Index> ignored{};                   ///< rows with this label count for nothing
   double label_smoothing = 0;                       ///< as CrossEntropyOptions
   LossKind loss = LossKind::softmax_cross_entropy;  ///< the other two have neither classes nor an accuracy
+  std::function<void(Index samples)> progress{};    ///< called on rank 0 before each batch and at the end: how many are evaluated
 };
 
 /// How good the parameters are on labelled samples.

@@ -248,8 +248,8 @@ Runtime::~Runtime() = default;
 
 void Runtime::print(const std::string& text) const {
   if (rank() != 0) return;
-  const std::string line = text.ends_with('\n') ? text : text + "\n";
-  if (std::fputs(line.c_str(), stdout) < 0 || std::fflush(stdout) != 0)
+  const std::string line = mark_result() + text + (text.ends_with('\n') ? "" : "\n");
+  if (std::fwrite(line.data(), 1, line.size(), stdout) < line.size() || std::fflush(stdout) != 0)
     throw Error(Exit::io, std::string("stdout: ") + std::strerror(errno));
 }
 

@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <charconv>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -51,6 +52,12 @@ Start how_started() {
     start.lone_tasks = tasks;
   }
   return start;
+}
+
+std::string mark_result() {
+  static const bool launched = how_started().launched;
+  const bool marked = launched && std::fputc(kResultMark, stderr) != EOF && std::fflush(stderr) == 0;
+  return marked ? std::string(1, kResultMark) : "";
 }
 
 std::vector<int> parse_cores(const std::string& text) {

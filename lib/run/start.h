@@ -18,6 +18,11 @@ struct Start {
 // Leftovers in the environment (PMI_RANK without its socket, SLURM_JOB_ID) are ignored.
 Start how_started();
 
+// The launcher reads the ranks' stdout and stderr from two pipes. In a launched rank: writes this mark to stderr, and returns it,
+// to be written to stdout before a result, which the launcher then shows after what stderr had before the mark. Else: "".
+inline constexpr char kResultMark = '\0';
+std::string mark_result();
+
 // "0,2,3". UserError: not such a list.
 std::vector<int> parse_cores(const std::string& text);
 std::string to_text(const std::vector<int>& cores);

@@ -172,6 +172,7 @@ class Evaluating {
       if (agree_on_unread(rt_.stop_requested() ? kStop : 0) == kStop)
         throw Stopped("stopped on request after " + std::to_string(first) + " samples of the evaluation");
       rt_.phase("evaluating from sample " + std::to_string(first));
+      say_progress(first);
       ReadAhead::Feeds feeds = ahead.next(feeds_of(first + batch_));
       for (auto& [name, read] : feeds)
         read = [this, its = std::move(read)](const Box& box, std::span<std::byte> out) {
@@ -181,8 +182,13 @@ class Evaluating {
       each(first, std::min(batch_, data_->samples() - first));
     }
     agree_on_unread(0);
+    say_progress(data_->samples());
     const auto slowest = control::all_of(rt_.transport(), quartiles(std::move(seconds)).median);
     return *std::max_element(slowest.begin(), slowest.end());
+  }
+
+  void say_progress(Index samples) const {
+    if (rt_.rank() == 0 && options_.progress) options_.progress(samples);
   }
 
   // If a rank cannot read, the others are in the batch: they learn of it afterwards. False: something else must be fed instead.

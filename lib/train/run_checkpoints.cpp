@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/run_checkpoints.h"
 
+#include <fmt/format.h>
 #include <motley/error.h>
 
 #include <string>
@@ -83,8 +84,9 @@ void RunCheckpoints::warned(Index step, Work&& work) {
   } catch (const Error& e) {
     if (e.code() != Exit::io) throw;
     failed_++;
+    lost_ = step;
     if (rt_.rank() == 0 && warn_)
-      warn_("warning: no checkpoint at step " + std::to_string(step) + ", training goes on: " + e.what());
+      warn_(fmt::format("warning: no checkpoint at step {}{}: {}", step, ends_ ? "" : ", training goes on", e.what()));
   }
 }
 

@@ -22,8 +22,10 @@ class RunCheckpoints {
   void begin_at(Index step, bool saved);
   bool is_time_over() const;  // whether the next one is due by the clock
   bool is_saved(Index step) const { return saved_ == step; }
-  bool is_begun() const { return begun_ >= 0; }  // one is being written while training continues
-  Index failed() const { return failed_; }       // number that could not be written
+  bool is_begun() const { return begun_ >= 0; }                             // one is being written while training continues
+  Index failed() const { return failed_; }                                  // number that could not be written
+  bool lacks(Index step) const { return lost_ == step && saved_ != step; }  // it could not be written
+  void training_ends() { ends_ = true; }                                    // a warning then does not say that training goes on
   // Checkpoints after this step, which belong to another course of the run.
   std::vector<std::filesystem::path> newer(Index step) const;
   // Removes these, and of the others all but the newest. This rank alone.
@@ -49,7 +51,8 @@ class RunCheckpoints {
   std::function<DataPosition(Index step)> position_;
   std::function<void(const std::string& line)> warn_;
   Index saved_ = 0, tried_ = 0, failed_ = 0;  // saved, tried: the step of the last one
-  Index begun_ = -1;                          // step of the one being written; -1: none
+  Index begun_ = -1, lost_ = -1;              // step of the one being written, of one that could not be; -1: none
+  bool ends_ = false;
   double saved_at_ = 0;
 };
 

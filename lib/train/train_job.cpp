@@ -26,6 +26,7 @@
 #include "train/batch_reader.h"
 #include "train/course.h"
 #include "train/dump.h"
+#include "train/evaluation_line.h"
 #include "train/keep.h"
 #include "train/read_ahead.h"
 #include "train/run_checkpoints.h"
@@ -34,6 +35,10 @@
 namespace motley {
 
 namespace {
+
+std::string accuracy_text(double accuracy) {
+  return fmt::format("accuracy {:.2f} %", 100 * accuracy);
+}
 
 std::optional<double> median(std::vector<double> values) {
   if (values.empty()) return std::nullopt;
@@ -204,6 +209,7 @@ class Job {
         out_.seconds = seconds_now() - start;
         if (rt_.rank() == 0) write_step(report, epoch, facts);
       };
+      if (stop_ || is_last(report.step)) checkpoints_.training_ends();
       const bool due =
           report.save || (when.every_steps > 0 && report.step % when.every_steps == 0) || ends_epoch(s, when.every_epochs);
       if (report.saved) checkpoints_.finish();
@@ -279,18 +285,25 @@ class Job {
 
   void write_step(const StepReport& report, Index epoch, const StepFacts& facts) {
     say_test(epoch, facts);
-    if (in_.progress)
-      in_.progress(fmt::format("{}{}  {:.1f} samples/s  learning rate {:.3g}", report.line(), tested_, facts.samples_per_second,
-                               report.learning_rate));
+    const bool is_tested = ends_epoch(first_ + report.step - first_step_ - 1, in_.evaluate_every_epochs);
+    if (stop_ || is_tested || is_last(report.step)) tested_ = test_text(facts);  // not that of an earlier step
+    last_ = {report.line(),
+             fmt::format("  {:.1f} samples/s  learning rate {:.3g}", facts.samples_per_second, report.learning_rate)};
+    if (in_.progress) in_.progress(last_.first + tested_ + last_.second);
     write_metrics([&] { metrics_->add(report, epoch, facts); });
   }
+  bool is_last(Index step) const { return step - first_step_ == total_ - first_; }
 
+  // "  test accuracy 79.80 %", without classes the loss.
+  static std::string test_text(const StepFacts& facts) {
+    if (!facts.test_loss) return "";
+    return "  test " + (facts.test_accuracy ? accuracy_text(*facts.test_accuracy) : "loss " + loss_text(*facts.test_loss));
+  }
   void say_test(Index epoch, const StepFacts& facts) {
     if (!facts.test_loss) return;
-    const std::string accuracy = facts.test_accuracy ? fmt::format("accuracy {:.4f}", *facts.test_accuracy) : "";
-    tested_ = "  test " + (accuracy.empty() ? "loss " + loss_text(*facts.test_loss) : accuracy);
-    if (in_.say)
-      in_.say(fmt::format("epoch {}: test {}loss {}", epoch, accuracy.empty() ? "" : accuracy + ", ", loss_text(*facts.test_loss)));
+    tested_ = test_text(facts);
+    const std::string accuracy = facts.test_accuracy ? accuracy_text(*facts.test_accuracy) + ", " : "";
+    if (in_.say) in_.say(fmt::format("epoch {}: test {}loss {}", epoch, accuracy, loss_text(*facts.test_loss)));
   }
   StepFacts tested() const { return {.test_accuracy = out_.test_accuracy, .test_loss = out_.test_loss}; }
 
@@ -323,6 +336,7 @@ class Job {
   }
 
   void finish() {
+    checkpoints_.training_ends();
     const bool stepped = out_.steps > first_step_;
     if (!stepped && rt_.rank() == 0 && in_.say && out_.status == "done")
       in_.say("nothing is left to train after step " + std::to_string(out_.steps) + ": its weights are saved and evaluated");
@@ -342,10 +356,14 @@ class Job {
       out_.test_accuracy = out_.test_loss = std::nullopt;                   // they belong to other weights
     save_weights(rt_, trainer_.state(), in_.run_directory / kWeightsFile);  // first: nothing after it may lose the weights
     if (lost) throw Error(*lost);
+    if (checkpoints_.lacks(out_.steps)) warn(fmt::format("the weights of step {} are kept in {} only", out_.steps, kWeightsFile));
+    const bool evaluated = evaluated_ == out_.steps;
     if (out_.status == "done" && !evaluated_now()) {
       out_.status = "stopped";
       out_.test_accuracy = out_.test_loss = std::nullopt;
       if (!checkpoints_.is_saved(out_.steps)) checkpoints_.save(out_.steps);
+    } else if (stepped && !evaluated && evaluated_ == out_.steps && rt_.rank() == 0 && in_.progress) {
+      in_.progress(last_.first + test_text(tested()) + last_.second);
     }
     dump_weights("weights_after");
     if (stepped) keep_trace();
@@ -389,7 +407,13 @@ class Job {
     if (!evaluates() || evaluated_ == out_.steps) return;
     note(trainer_.figures());  // so that no message of the step is in flight
     if (!predictor_) predictor_.emplace(rt_, *in_.evaluation, trainer_.state());
-    const Evaluation test = evaluate(rt_, *predictor_, in_.data.test, in_.evaluate);
+    EvaluateOptions options = in_.evaluate;
+    const Index samples = in_.data.test->samples();
+    if (!evaluation_seconds_) evaluation_seconds_ = predicted_seconds(*in_.evaluation, options.image, samples);
+    options.progress = evaluation_line(samples, evaluation_seconds_, in_.evaluating);
+    const double start = seconds_now();
+    const Evaluation test = evaluate(rt_, *predictor_, in_.data.test, options);
+    evaluation_seconds_ = seconds_now() - start;
     evaluated_ = out_.steps;
     if (!std::isfinite(test.mean_loss))
       throw AgreedError(fmt::format("the test loss after step {} is not finite: weights or test samples are too large", out_.steps),
@@ -434,6 +458,7 @@ class Job {
   // continue from here.
   void keep_trained(bool resumable) {
     if (out_.steps == first_step_) return;
+    checkpoints_.training_ends();
     try {
       note(trainer_.figures());  // so that no message is in flight
       checkpoints_.finish();
@@ -481,8 +506,10 @@ class Job {
   bool stop_ = false, over_ = false, begun_for_good_ = false;  // over: the run had been completed before
   std::optional<CoreUse> cores_{};                             // counts from the first timed step on
   std::optional<Predictor> predictor_{};
-  Index evaluated_ = -1, noted_ = 0;  // step numbers: of the last evaluation; whose figures were noted last
-  std::string tested_{};              // part of the progress line
+  Index evaluated_ = -1, noted_ = 0;            // step numbers: of the last evaluation; whose figures were noted last
+  std::optional<double> evaluation_seconds_{};  // expected
+  std::string tested_{};                        // part of the progress line
+  std::pair<std::string, std::string> last_{};  // what is before and after it
   std::optional<ReadAhead> ahead_{};
   std::vector<Index> seen_{};                   // samples, step after step
   std::vector<std::vector<RankStep>> timed_{};  // per rank, per step, of the last kMostTimed / 2 steps at least

@@ -33,11 +33,14 @@ struct TrainPlanInput {
   // Called on rank 0 before the first file of an earlier run is replaced, with the checkpoints of its course that ends now.
   std::function<void(const std::vector<std::filesystem::path>& ended)> began{};
   std::filesystem::path run_directory{};
-  std::filesystem::path dump{};                             // folder for dumped tensors; empty: none
-  std::filesystem::path trace{};                            // Chrome trace of the last steps; empty: none
-  std::function<void(const std::string& line)> progress{};  // called on rank 0, once per step
-  std::function<void(const std::string& line)> say{};       // on rank 0: a line that the next one does not overwrite
-  std::function<void(const std::string& line)> warn{};      // on rank 0: likewise, for a problem that does not end the run
+  std::filesystem::path dump{};   // folder for dumped tensors; empty: none
+  std::filesystem::path trace{};  // Chrome trace of the last steps; empty: none
+  // Called on rank 0, once per step, and for the last step again after the evaluation at the end.
+  std::function<void(const std::string& line)> progress{};
+  // On rank 0, again and again in an evaluation that takes longer than about a second: a line about its progress.
+  std::function<void(const std::string& line)> evaluating{};
+  std::function<void(const std::string& line)> say{};   // on rank 0: a line that the next one does not overwrite
+  std::function<void(const std::string& line)> warn{};  // on rank 0: likewise, for a problem that does not end the run
 };
 
 // Collective. Rank 0 writes plan.json, metrics.jsonl, trace.json, weights.safetensors and run.json into the run directory (which

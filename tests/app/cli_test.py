@@ -1222,6 +1222,8 @@ def resumes():
     (room.path / "taken/checkpoints").write_text("mine")
     err = room.run("train", "job.json", "--run-dir", "taken", *every).err
     assert err.count("warning: no checkpoint at step 20") == 1 and err.count("warning: no checkpoint at step") == 5, err
+    assert err.count(", training goes on: ") == 4 and "step 20: " in err, err
+    has(err, "warning: the weights of step 20 are kept in weights.safetensors only")
     assert room.json("taken/run.json")["checkpoints_failed"] == 5 and room.json("full/run.json")["checkpoints_failed"] == 0
     assert (room.path / "taken/weights.safetensors").read_bytes() == (room.path / "full/weights.safetensors").read_bytes()
     # Another batch size: the data goes on at the same sample, and a note says so.
@@ -1764,7 +1766,7 @@ def evaluates_by_epoch():
     room.write("job.json", document)
     room.run("train", "job.json", "--run-dir", "plain")
     run = room.run("train", "job.json", "--run-dir", "run", "--set", "train.evaluate_every_epochs=1", "--progress", "plain")
-    has(run.err, "epoch 1: test accuracy 0.", "epoch 3: test accuracy", "] 100 %  step 15  loss", "  test accuracy 0.")
+    assert re.search(r"epoch 1: test accuracy \d+\.\d\d %, loss .*\] 100 %  step 15  loss \S+  \S+ \S+  test accuracy \d+\.\d\d %  .* samples/s", run.err, re.S), run.err
     lines = [json.loads(line) for line in (room.path / "run/metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines if "test_accuracy" in line] == [5, 10, 15] and all(line["samples_per_second"] > 0 for line in lines)
     assert losses(room, "run") == losses(room, "plain")
@@ -1832,6 +1834,33 @@ def progress():
         assert b"step" in said
     quiet = room.run("train", "job.json", "--run-dir", "run", "--overwrite", "--log-level", "error", "--set", "train.max_steps=3")
     assert quiet.err == "", quiet.err
+    # Where both streams are one terminal or file, the table comes after the last line of progress, and that has the table's accuracy.
+    for mode, steps in [("auto", 30), ("plain", 30), ("auto", 1), ("plain", 1), ("auto", 33)]:
+        leader, follower = pty.openpty()
+        words = ["--progress", mode, "--set", f"train.max_steps={steps}", "--set", "train.evaluate_every_epochs=1"]
+        process = subprocess.Popen([MOTLEY, "train", "job.json", "--run-dir", "run", "--overwrite", *words], cwd=room.path,
+                                   env={**room.env, "TERM": "xterm", "COLUMNS": "200"}, stdin=subprocess.DEVNULL, stdout=follower, stderr=follower)
+        os.close(follower)
+        said = b""
+        with contextlib.suppress(OSError):
+            while block := os.read(leader, 65536):
+                said += block
+        os.close(leader)
+        assert process.wait(timeout=LIMIT) == 0
+        before, table = said.decode().replace("\r\n", "\n").split("\nrun directory  run\n")
+        accuracy = re.search(r"\ntest accuracy  (\S+ %);", table)[1]
+        assert "[####" not in table and "epoch" not in table, said
+        last = re.split("[\r\n]", before)[-1]
+        assert last.startswith("[####################] 100 %") and (accuracy in last or len(last) == 79), (last, table)
+    # A long evaluation is counted; a rank that stands for a slow device makes it long.
+    slow = job(max_steps=2)
+    slow["mesh"]["devices"][0] = {"name": "slow", "kind": "emulated", "of": {"kind": "cpu"}, "slowdown": 1000}
+    slow["data"]["samples"] = 12000
+    room.write("slow.json", slow)
+    for mode in ["auto", "plain"]:
+        run = room.run("train", "slow.json", "--run-dir", "slow", "--overwrite", "--progress", mode)
+        assert re.search(r"\] 100 %.*  evaluating \d+ of \d+ samples\n", run.err), run.err
+        assert re.search(r"evaluating \d+ of \d+ samples\n", room.run("eval", "slow.json", "--weights", "slow", "--progress", mode).err)
 
 
 def optimizers():

@@ -18,8 +18,10 @@
 
 #include "app/launch_processes.h"
 #include "app/mpiexec.h"
+#include "app/outlet.h"
 #include "base/clock.h"
 #include "run/records.h"
+#include "run/start.h"
 #include "tests/support/directory.h"
 
 namespace {
@@ -484,6 +486,21 @@ TEST_CASE("cores are distributed in turn") {
   CHECK(deal({{.cores = {0, 1, 2, 3}}, {}}) == Cores{{0, 1, 2, 3}, {0}});
   CHECK(deal({{.host = "far"}, {.kind = DeviceKind::emulated, .of = std::make_shared<Device>(Device{.threads = 2})}}) ==
         Cores{{}, {0, 1}});
+}
+
+TEST_CASE("a result is shown after what stderr had before it") {
+  ResultOrder order;
+  const std::string mark(1, kResultMark);
+  CHECK(order.output("no result\n") == "no result\n");
+  CHECK(order.output("a" + mark + "table") == "a");
+  CHECK(order.output("\nmore").empty());
+  CHECK(order.waiting() == 11);
+  CHECK(order.errors("step 1\n" + mark + "step 2") == "step 1\nstep 2");
+  CHECK(order.output("") == "table\nmore");
+  CHECK(order.errors(mark + mark).empty());
+  CHECK(order.output(mark + "b" + mark + "c" + mark + "d") == "bc");
+  CHECK(order.rest() == "d");
+  CHECK(order.waiting() == 0);
 }
 
 TEST_CASE("what mpiexec says about itself is left out of stderr") {

@@ -12,6 +12,7 @@
 #include <optional>
 #include <set>
 #include <sstream>
+#include <thread>
 
 #include "balance/balance_within.h"
 #include "base/json.h"
@@ -19,6 +20,7 @@
 #include "plan/plan_data.h"
 #include "run/copies.h"
 #include "tests/lib/train_nets.h"
+#include "train/evaluation_line.h"
 #include "train/train_job.h"
 
 using namespace motley;
@@ -216,6 +218,19 @@ TEST_CASE("a plan for measured devices leaves room for workspaces and the evalua
   CHECK_THROWS_WITH(plans(79, profile), Catch::Contains("rank 1") && Catch::Contains("bytes"));
 }
 
+TEST_CASE("an evaluation that takes a second counts its samples, one that is expected to from its beginning", "[train]") {
+  std::vector<std::string> lines;
+  const auto say = [&](const std::string& line) { lines.push_back(line); };
+  const auto expected = evaluation_line(20, 1.5, say), unexpected = evaluation_line(20, std::nullopt, say);
+  expected(0);
+  unexpected(0);
+  CHECK(lines == std::vector<std::string>{"evaluating 0 of 20 samples"});
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+  unexpected(20);
+  CHECK(lines.back() == "evaluating 20 of 20 samples");
+  CHECK(!evaluation_line(20, 1.5, {}));
+}
+
 TEST_CASE("a training job leaves its files", "[train]") {
   const Folder folder, dump;
   const Datasets data = small_data(20);
@@ -231,7 +246,9 @@ TEST_CASE("a training job leaves its files", "[train]") {
                                           .progress = [&](const std::string& line) { lines.push_back(line); }});
     if (s.steps != 10) throw InternalError("two epochs of five batches are ten steps");
   });
-  CHECK(lines.size() == 10);
+  REQUIRE(lines.size() == 11);
+  CHECK_THAT(lines[9], !Catch::Contains("accuracy"));
+  CHECK_THAT(lines[10], Catch::Contains("step 10  loss") && Catch::Contains("  test accuracy ") && Catch::Contains(" %  "));
   const Json run = parsed(text_of(folder.path() / "run.json"));
   CHECK(std::get<std::string>(run.at("/status")->value) == "done");
   CHECK(number(run, "/steps") == 10);
