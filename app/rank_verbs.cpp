@@ -21,6 +21,7 @@
 #include "run/trace_summary.h"
 #include "train/course.h"
 #include "train/evaluation_line.h"
+#include "train/keep.h"
 #include "train/npy_data.h"
 #include "train/predict.h"
 #include "train/train_job.h"
@@ -214,6 +215,7 @@ void train_ranks(Runtime& rt, const Task& task) {
   Index done = 0;
   if (const std::filesystem::path& from = task.options.from; !from.empty()) {  // the last step, where the batch size has changed
     const Manifest was = Checkpoint(from).manifest();
+    require_same_network(from.string(), was, parameters_of(step_of(job).passes()));
     done = was.step;
     const DataPosition at{was.data.epoch, was.data.batch, was.data.batch_size, was.data.samples};
     options.schedule.steps = done + course_from(from.string(), at, done, extent_of(job.train, data.train->samples())).steps();

@@ -76,6 +76,12 @@ std::vector<StoredTensor> tensors_of(const State& state) {
   return out;
 }
 
+// Weights of any origin, with which a training begins.
+bool is_weights_alone(const Manifest& checkpoint) {
+  return checkpoint.step == 0 &&
+         std::all_of(checkpoint.entries.begin(), checkpoint.entries.end(), [](const StoredEntry& e) { return e.slot.empty(); });
+}
+
 std::vector<NamedShape> shapes_of(const std::vector<StoredTensor>& tensors) {
   std::vector<NamedShape> out;
   for (const StoredTensor& t : tensors) out.push_back({t.name, t.extents});
@@ -117,6 +123,22 @@ std::string differences(const std::vector<NamedShape>& state, const std::vector<
     if (const auto its = in_file.find(one.name); its != in_file.end() && *its->second != one.extents)
       add([&] { return fmt::format("{}: {}, expected {}", shown(one.name), to_text(*its->second), to_text(one.extents)); });
   return count <= kMost ? out : out + fmt::format("\n  and {} more", count - kMost);
+}
+
+std::vector<NamedShape> parameters_of(const Passes& passes) {
+  std::vector<NamedShape> out;
+  for (const int p : passes.parameters) out.push_back({at(passes.tensors, p).name, extents_of(at(passes.tensors, p).shape)});
+  return out;
+}
+
+void require_same_network(const std::string& checkpoint, const Manifest& its, const std::vector<NamedShape>& parameters) {
+  if (is_weights_alone(its)) return;
+  std::vector<NamedShape> there;
+  for (const StoredEntry& e : its.entries)
+    if (e.slot.empty()) there.push_back({e.tensor.name, e.tensor.extents});
+  if (const std::string wrong = differences(parameters, there); !wrong.empty())
+    throw UserError(checkpoint + ": saved with another network; its tensors are not those of this job's network:" + wrong,
+                    Exit::data);
 }
 
 void save_weights(Runtime& rt, const State& state, const fs::path& path) {
@@ -215,11 +237,12 @@ Manifest load_checkpoint(Runtime& rt, State& state, const fs::path& directory, c
     }
   });
   same_everywhere(rt.transport(), hash_bytes(to_text(from->manifest())), "another checkpoint");
-  if (from->manifest().step == 0 && its_slots == std::set<std::string>{""}) {  // weights of any origin: training begins with these
+  if (is_weights_alone(from->manifest())) {
     load_weights(rt, state, directory);
     return from->manifest();
   }
   agreed(rt.transport(), [&] {
+    require_same_network(directory.string(), from->manifest(), shapes_of(tensors_of(state)));
     averages = its_slots.contains(kAverage);
     if (!averages) own_slots.erase(kAverage);
     const bool left_out = averages && !own_slots.contains(kAverage);  // this job keeps none: its weights go on alone

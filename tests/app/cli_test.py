@@ -1236,6 +1236,16 @@ def resumes():
         assert losses(room, f"written{i}") == losses(room, "full"), words
     as_at_16("seed")
     has(room.run("train", "job.json", "--resume", "seed", "--set", "train.seed=9").err, "note: the checkpoint was saved with the seed 1, this job has 9")
+    # Of another network: named, whatever else differs.
+    for steps, kind in [(3, "sgd"), (40, "sgd"), (40, "adam")]:
+        shutil.rmtree(room.path / "unlike", ignore_errors=True)
+        as_at_16("unlike")
+        other = job(max_steps=steps)
+        other["model"]["layers"][0]["out"] = {"filters": 5}
+        other["layout"]["split"]["filters"]["parts"] = [3, 2]
+        other["train"]["optimizer"] = {"kind": kind, "learning_rate": 0.05}
+        has(room.run("train", room.write("unlike.json", other), "--resume", "unlike", code=65).err,
+            "step-16: saved with another network", '"conv2d_1.weight": [6, 1, 3, 3], expected [5, 1, 3, 3]')
     # Refused.
     kept = {p: p.read_bytes() for p in (room.path / "full").iterdir() if p.is_file()}
     as_it_was = lambda: kept == {p: p.read_bytes() for p in (room.path / "full").iterdir() if p.is_file()}
