@@ -206,7 +206,8 @@ Outcome Launch::wait() {
   if (!killed_) see_ends();
   end_at_once();
   read_streams();
-  to_stdout_.add(output_filter_.pass(order_.rest()) + output_filter_.rest());
+  to_stdout_.add(output_filter_.pass(order_.rest()));
+  to_stdout_.add(output_filter_.rest());
   to_stderr_.add(errors_filter_.rest());
   for (Outlet* to : {&to_stdout_, &to_stderr_}) to->finish([] { return signals_so_far() > 0; });
   return outcome();
@@ -244,8 +245,7 @@ void Launch::see_ends() {
 
 // A reader that does not keep up slows the ranks down, except when they are to end.
 bool Launch::reads(const Outlet& to) const {
-  const std::size_t held = &to == &to_stdout_ ? order_.waiting() : 0;
-  return to.waiting() + held < kMostWaiting || asked_ || failed_ || ended_;
+  return to.waiting() < kMostWaiting || asked_ || failed_ || ended_;
 }
 
 void Launch::read_streams() {

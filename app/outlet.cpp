@@ -73,6 +73,7 @@ std::string ResultOrder::output(std::string_view text) {
     const std::size_t mark = std::min(held_.find(kResultMark), held_.size());
     out += held_.substr(0, mark);
     held_.erase(0, mark);
+    if (held_.size() > kMostHeld) return out + rest();  // the byte is not a mark
     if (held_.empty() || ahead_ == 0) return out;
     held_.erase(0, 1);
     ahead_--;

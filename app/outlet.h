@@ -35,12 +35,12 @@ class ResultOrder {
  public:
   std::string errors(std::string_view text);  // returns what is to be shown now
   std::string output(std::string_view text);
-  std::string rest();                                   // of stdout, once nothing more can arrive on stderr
-  std::size_t waiting() const { return held_.size(); }  // bytes
+  std::string rest();  // of stdout, once nothing more can arrive on stderr
 
  private:
-  std::string held_{};     // of stdout: empty, or it begins with a mark
-  std::size_t ahead_ = 0;  // marks that stderr had and stdout did not
+  static constexpr std::size_t kMostHeld = std::size_t{1} << 24;  // bytes; no result is so long
+  std::string held_{};                                            // of stdout: empty, or it begins with a mark
+  std::size_t ahead_ = 0;                                         // marks that stderr had and stdout did not
 };
 
 }  // namespace motley

@@ -111,7 +111,7 @@ class Bar {
     out.resize(kWidth, ' ');
     out = fmt::format("[{}] {:3} %", out, 100 * done_ / steps_);
     const double so_far = seconds_now() - start_;
-    if (done_ < steps_ && so_far >= 1)
+    if (done_ > before_ && done_ < steps_ && so_far >= 1)
       out += fmt::format(", {} left",
                          seconds_text(so_far / static_cast<double>(done_ - before_) * static_cast<double>(steps_ - done_)));
     return out + "  " + text;

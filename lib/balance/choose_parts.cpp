@@ -190,7 +190,7 @@ class Chooser {
     trials_.limits = false;
     Trial best = fastest();
     trials_.limits = true;
-    if (!fits(best.plan)) best = within_limits(std::move(best));
+    if (best.lacking == 0 && !fits(best.plan)) best = within_limits(std::move(best));  // else statistics are not defined
     overlapped(best);
     return best;
   }
@@ -297,6 +297,10 @@ class Chooser {
     }
     std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     for (std::size_t k = 0; k < std::min(order.size(), improved_plans_); k++) complete(proposals[order[k].second], best);
+  }
+
+  void keep_finalist(const Trial& trial) {
+    finalists_.push_back(trial);
     std::stable_sort(finalists_.begin(), finalists_.end(), [](const Trial& a, const Trial& b) { return a.seconds < b.seconds; });
     if (finalists_.size() > kFinalists) finalists_.resize(kFinalists);
   }
@@ -305,8 +309,11 @@ class Chooser {
   void complete(const Proposal& of, Trial& best) {
     try {
       Trial trial = trials_.improved(of);
-      if (std::isfinite(trial.seconds)) finalists_.push_back(trial);
-      if (trial.lacking < kTilesSave) (trial.lacking > 0 ? lacking_ : listed_).emplace_back(*trial.plan.step_seconds, trial.of);
+      if (std::isfinite(trial.seconds)) keep_finalist(trial);
+      Listed& list = trial.lacking > 0 ? lacking_ : listed_;
+      const auto is_same = [&](const auto& other) { return other.second.parts == trial.of.parts; };
+      if (trial.lacking < kTilesSave && std::none_of(list.begin(), list.end(), is_same))
+        list.emplace_back(*trial.plan.step_seconds, trial.of);
       take(std::move(trial), best, kRounding);
     } catch (const LayoutError&) {  // lists along an axis that do not tile
     }

@@ -21,7 +21,7 @@ constexpr double kMinGain = 0.01;
 // Where memory is lacking: less is. Else: faster by the minimum gain, and memory suffices.
 bool better(const PlanData& a, const PlanData& b) {
   if (!fits(b)) return lacking_of(a) < lacking_of(b);
-  return fits(a) && *a.step_seconds < *b.step_seconds * (1 - kMinGain);
+  return fits(a) && a.step_seconds && *a.step_seconds < *b.step_seconds * (1 - kMinGain);
 }
 
 // The tiling into the best number of pieces.

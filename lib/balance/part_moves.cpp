@@ -85,8 +85,8 @@ bool move_in(const PartTrials& trials, Trial& now, std::size_t i, int per, std::
       for (bool again = true; again && left > 0;) {
         std::optional<Proposal> of = moved(trials.mesh(), now.of, i, per, list, from, to, units);
         if (!of) break;
-        of->why[i] = lacks ? "as much as the devices' memory allows"
-                           : "local search: units were moved between ranks while the predicted step got faster";
+        of->why[i] = now.lacking > 0 ? "as much as the devices' memory allows"
+                                     : "local search: units were moved between ranks while the predicted step got faster";
         left--;
         again = take(trials.quick(*std::move(of), now.plan), now, kGain);
         if (again) path.push_back(now.of);

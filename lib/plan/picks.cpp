@@ -87,8 +87,9 @@ std::optional<Partition> Sweeper::owned_parts(int parameter, const std::vector<i
 }
 
 // Where no rule cuts the result along some axes: an index distributed over them by the ranks' speed, or all on the fastest; what is
-// made of a parameter alone (its copy in bf16) also where its owners have it. The index is the first dim of the result, or of the
-// first tensor that is read: in every format slices of the first dim are contiguous, so that messages need no packing.
+// made of a parameter alone (its copy in bf16, a bias in all places) also where its owners have it. The index is the first dim of
+// the result, or of the first tensor that is read: in every format slices of the first dim are contiguous, so that messages need no
+// packing.
 void Sweeper::offer_unruled(int pass, std::vector<PickPart>& cuts) const {
   const Pass& p = at(passes_.passes, pass);
   if (!p.index_maps.empty() || layouts_.placed(p.layer)) return;

@@ -383,3 +383,18 @@ TEST_CASE("ranks send sums of a norm, not its samples, also where reading them f
         CHECK((m.from == m.to || volume(m.box) <= 32));  // a value per channel
   }
 }
+
+TEST_CASE("where every part leaves local statistics undefined, the refusal says so, also under limits of memory") {
+  Device device;
+  device.memory_bytes = 1000;
+  std::vector<Device> devices(2, device);
+  devices[0].name = "one", devices[1].name = "two";
+  const Mesh mesh({{"a", 2}}, devices);
+  Graph g;
+  const Dim batch{"batch", 2}, classes{"classes", 8};
+  const Tensor x = batch_norm(dense(g.input("x", {batch, {"in", 32}}), {.out = {{"f", 64}}}), {.local = true});
+  const Tensor loss = mean(softmax_cross_entropy(dense(x, {.out = {classes}}), g.input("label", {batch}, DType::i32), classes));
+  CHECK_THROWS_WITH(balance(training(loss, Sgd{.learning_rate = 0.1}), mesh, {{"batch", "a", CutBy::proportional}},
+                            testing::synthetic_profile(mesh, {1, 1}, 10e9)),
+                    Catch::Contains("local statistics"));
+}
