@@ -310,11 +310,11 @@ Parsed parse_options(const std::vector<std::string>& given) {
   app.require_subcommand(0, 1);
   add_common(app, options, words);
   add_verbs(app, options, words);
-  const std::size_t asked = given.size() > 1 && is_own(given[1]) ? 2 : 1;  // help VERB, help help VERB
-  if (given.size() > asked && given[0] == "help" && given[asked].front() != '-') {
-    if (std::find(kLater.begin(), kLater.end(), given[asked]) != kLater.end()) return not_built("motley " + given[asked]);
-    if (const auto verbs = verbs_of(app); std::find(verbs.begin(), verbs.end(), given[asked]) == verbs.end())
-      return usage(unknown_command(given[asked], app), "");
+  const std::size_t place = given.size() > 1 && is_own(given[1]) ? 2 : 1;  // help VERB, help help VERB
+  if (given.size() > place && given[0] == "help" && given[place].front() != '-') {
+    if (std::find(kLater.begin(), kLater.end(), given[place]) != kLater.end()) return not_built("motley " + given[place]);
+    if (const auto verbs = verbs_of(app); std::find(verbs.begin(), verbs.end(), given[place]) == verbs.end())
+      return usage(unknown_command(given[place], app), "");
   }
   std::string verb;
   const auto parsed_verb = [&] { return app.get_subcommands().empty() ? "" : app.get_subcommands().front()->get_name(); };

@@ -271,6 +271,7 @@ double Sweeper::compute(int pass, const PassPlan& plan) const {
 // those that add it to their own partial sums while they read it; nor all holders on a host if each holds the same box: then the
 // tensor is stored once for them (lib/program's CommonPlan).
 std::vector<bool> Sweeper::copies_arrivals(const std::vector<BoxMessage>& messages, const std::vector<Shard>& holders) const {
+  if (!cost_.measured()) return std::vector<bool>(static_cast<std::size_t>(mesh_.ranks()), false);  // a copy costs nothing
   struct Held {
     Box hull{};
     Index elements = 0;

@@ -1862,7 +1862,7 @@ def progress():
         assert "[####" not in table and "epoch" not in table, said
         last = re.split("[\r\n]", before)[-1]
         assert last.startswith("[####################] 100 %") and (accuracy in last or len(last) == 79), (last, table)
-    # A long evaluation is counted; a rank that stands for a slow device makes it long.
+    # A long evaluation is counted; an emulated slow device makes it long.
     slow = job(max_steps=2)
     slow["mesh"]["devices"][0] = {"name": "slow", "kind": "emulated", "of": {"kind": "cpu"}, "slowdown": 1000}
     slow["data"]["samples"] = 12000
