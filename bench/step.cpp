@@ -9,7 +9,9 @@
 // other's (a row with more than 1.1 says little). On machines with a GPU (scripts/gpu-check): gpu alone, and gpu+cpu (all allowed
 // cores but one, which drives the GPU), which shall not be slower by more than 3 %; --tf32: the GPU's f32 products on tensor cores.
 //   step [--quick] [--json FILE] [--net NAME]... [--mesh one|equal|avx2|sse41|gpu|gpu+cpu]... [--batch N]... [--cut
-//   filters|pairs|batch]... [--budget SECONDS] [--tf32]
+//   filters|pairs|batch]... [--budget SECONDS] [--tf32] [--bf16] [--top N]
+// --top N: below the table the N kernels that take most of rank 0's step.
+#include <fmt/core.h>
 #include <motley/error.h>
 #include <motley/motley.h>
 #include <unistd.h>
@@ -38,6 +40,8 @@ struct Arguments {
   std::vector<int> batches{};
   double budget = 0;  // 0: 40, quick 15
   bool tf32 = false;
+  bool bf16 = false;
+  int top = 0;  // kernels listed
   std::vector<std::string> cuts{};
 };
 
@@ -84,6 +88,7 @@ struct Asked {
   int rounds = 15;
   bool tf32 = false;
   std::string cut{};
+  bool bf16 = false;
 };
 
 std::vector<std::string> dims_of(const bench::Network& net, const std::string& cut) {
@@ -92,10 +97,11 @@ std::vector<std::string> dims_of(const bench::Network& net, const std::string& c
 }
 
 void run_rank(Runtime& rt, const Asked& asked) {
-  const auto& [net_name, mesh_name, file, batch, budget, rounds, tf32, cut] = asked;
+  const auto& [net_name, mesh_name, file, batch, budget, rounds, tf32, cut, bf16] = asked;
   const Mesh mesh = mesh_of(mesh_name, tf32);
   const bench::Network net = bench::network(net_name, batch);
-  const Step step = training(net.loss, Sgd{.learning_rate = 0.001, .momentum = 0.9, .weight_decay = 1e-4});
+  const Step step = training(net.loss, Sgd{.learning_rate = 0.001, .momentum = 0.9, .weight_decay = 1e-4},
+                             {.storage = bf16 ? DType::bf16 : DType::f32});
   LayoutRules rules, even;
   if (mesh.ranks() > 1)
     for (const std::string& dim : dims_of(net, cut)) {
@@ -157,11 +163,19 @@ void run_rank(Runtime& rt, const Asked& asked) {
         .set("speed_moved", speeds.moved);
   }
   if (mesh.device(0).kind == DeviceKind::cuda)
-    row.set("dtype", "f32")
+    row.set("dtype", bf16 ? "bf16" : "f32")
         .set("tf32_convolutions", tf32)
         .set("tf32_products", tf32)
         .set("layout", "channels_last")
         .set("deterministic", mesh.device(0).deterministic);
+  Json kernels{Json::Array{}};
+  for (const bench::Taken& k : chosen->taken())
+    kernels.push(Json(Json::Object{})
+                     .set("kernel", k.kernel)
+                     .set("implementation", k.implementation)
+                     .set("seconds", k.seconds)
+                     .set("runs", k.runs));
+  row.set("kernels", std::move(kernels));
   row.set("machine", rt.backend(mesh).model()).set("library", rt.backend(mesh).library()).set("isa", rt.backend(mesh).isa());
   write_file(file, to_text(row) + "\n");
 }
@@ -187,11 +201,16 @@ Arguments parse(const std::vector<std::string>& words) {
       out.budget = std::stod(value());
     else if (words[i] == "--tf32")
       out.tf32 = true;
+    else if (words[i] == "--bf16")
+      out.bf16 = true;
+    else if (words[i] == "--top")
+      out.top = std::stoi(value());
     else if (words[i] == "--cut")
       out.cuts.push_back(value());
     else
-      throw UserError("unknown argument \"" + words[i] + "\" (known: --quick --json --net --mesh --batch --cut --budget --tf32)",
-                      Exit::usage);
+      throw UserError(
+          "unknown argument \"" + words[i] + "\" (known: --quick --json --net --mesh --batch --cut --budget --tf32 --bf16 --top)",
+          Exit::usage);
   }
   if (out.nets.empty())
     out.nets = out.quick ? std::vector<std::string>{"paper_cifar"}
@@ -222,6 +241,17 @@ std::string table_line(const Json& row, const std::string& net, const std::strin
   return line;
 }
 
+std::string kernels_of(const Json& row, int most) {
+  std::string text;
+  for (const Json& k : std::get<Json::Array>(row.find("kernels")->value)) {
+    if (most-- == 0) break;
+    const auto word = [&](const char* key) { return std::get<std::string>(k.find(key)->value); };
+    text += fmt::format("  {:9.4f} ms {:5.1f} % of the step, {}, {}\n", number(k, "seconds") * 1e3,
+                        100 * number(k, "seconds") / number(row, "step_seconds"), word("kernel"), word("implementation"));
+  }
+  return text;
+}
+
 int bench_all(const Arguments& a) {
   const std::filesystem::path folder = std::filesystem::temp_directory_path() / ("motley-step-" + std::to_string(getpid()));
   std::filesystem::create_directories(folder);
@@ -238,11 +268,12 @@ int bench_all(const Arguments& a) {
           Json row;
           if (const int code = bench::launched(mesh_of(mesh, a.tf32).devices(),
                                                {"--rank", net, mesh, file, std::to_string(batch), std::to_string(a.budget),
-                                                a.quick ? "5" : "15", a.tf32 ? "tf32" : "f32", cut},
+                                                a.quick ? "5" : "15", a.tf32 ? "tf32" : "f32", cut, a.bf16 ? "bf16" : "f32"},
                                                file, row);
               code != 0)
             return code;
           table += table_line(row, net, mesh, batch, cut);
+          if (a.top > 0) table += kernels_of(row, a.top);
           rows.push(std::move(row));
           if (!a.json.empty()) write_file(a.json, to_text(rows, 1) + "\n");  // a run broken off keeps its rows
         }
@@ -256,10 +287,10 @@ int bench_all(const Arguments& a) {
 
 int main(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
-  if (words.size() == 9 && words[0] == "--rank")
+  if (words.size() == 10 && words[0] == "--rank")
     return run(argc, argv, [&](Runtime& rt) {
       run_rank(rt, {words[1], words[2], words[3], std::stoi(words[4]), std::stod(words[5]), std::stoi(words[6]), words[7] == "tf32",
-                    words[8]});
+                    words[8], words[9] == "bf16"});
     });
   return bench::reported("step", [&] { return bench_all(parse(words)); });
 }

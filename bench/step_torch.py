@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The training steps of bench/step in PyTorch on a GPU, for a table beside motley's: step_torch.py [OPTIONS] [--net NAME]... [--batch N]... [--json FILE]
+"""The training steps of bench/step in PyTorch on a GPU, for a table beside motley's: step_torch.py [OPTIONS] [--net NAME[:BATCH]]... [--batch N]... [--json FILE]
 
 Without options f32 stays f32 (no TF32), algorithms are chosen by measurement (cudnn.benchmark), sums may vary from run to run.
   --layout nchw|nhwc|both  the images' order in memory; both (the default): a row for each
   --tf32                   convolutions and products on tensor cores
   --deterministic          algorithms with the same bits in every run alone, as motley's
   --defaults               as PyTorch comes: nchw, TF32 in convolutions only, nothing measured, not deterministic
-  --bf16                   mixed precision: bf16 convolutions and products, f32 weights (motley has none)
+  --bf16                   mixed precision: bf16 convolutions and products, f32 weights
 Plain SGD with momentum and decay; the least of 15 rounds, each of steps that fill 50 ms. Eager: no CUDA graphs, no torch.compile. Exit 77 where
 python has no torch, or torch sees no GPU."""
 import argparse
@@ -62,7 +62,52 @@ def network(name):
                 layers.append(nn.MaxPool2d(2))
         dense(512, 10)
         return nn.Sequential(*layers), 3, 32
-    sys.exit(f"no network {name!r} (known: paper_mnist, paper_cifar, vgg11)")
+    if name == "quickstart":
+        channels = 1
+        for filters in (40, 64):
+            conv(filters, 3)
+            layers.append(nn.MaxPool2d(2))
+        dense(128, 10)
+        return nn.Sequential(*layers), 1, 28
+    if name in ("resnet18", "resnet50"):
+        import torchvision
+
+        model = getattr(torchvision.models, name)(num_classes=10 if name == "resnet18" else 1000)
+        if name == "resnet50":
+            return model, 3, 224
+        model.conv1, model.maxpool = nn.Conv2d(3, 64, 3, padding=1, bias=False), nn.Identity()  # the small stem
+        return model, 3, 32
+    if name == "gpt":
+        return Gpt(), 0, 128
+    sys.exit(f"no network {name!r} (known: quickstart, paper_mnist, paper_cifar, vgg11, resnet18, resnet50, gpt)")
+
+
+class Gpt(nn.Module):
+    """bench/support/networks.cpp: 6 layers of 256 features, 4 heads, 128 positions, 1000 words, the head tied to the embedding."""
+
+    class Block(nn.Module):
+        def __init__(self, width, heads):
+            super().__init__()
+            self.heads = heads
+            self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(2))
+            self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+            self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+        def forward(self, x):
+            n, positions, width = x.shape
+            q, k, v = (t.view(n, positions, self.heads, -1).transpose(1, 2) for t in self.qkv(self.norms[0](x)).chunk(3, -1))
+            h = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+            x = x + self.out(h.transpose(1, 2).reshape(n, positions, width))
+            return x + self.down(nn.functional.gelu(self.up(self.norms[1](x)), approximate="tanh"))
+
+    def __init__(self, width=256, heads=4, blocks=6, positions=128, words=1000):
+        super().__init__()
+        self.words, self.positions = nn.Embedding(words, width), nn.Parameter(torch.randn(positions, width) * 0.02)
+        self.blocks, self.norm = nn.Sequential(*(self.Block(width, heads) for _ in range(blocks))), nn.LayerNorm(width)
+
+    def forward(self, tokens):
+        h = self.norm(self.blocks(self.words(tokens) + self.positions))
+        return nn.functional.linear(h, self.words.weight).flatten(0, 1)
 
 
 def step_seconds(name, batch, layout, bf16):
@@ -70,8 +115,11 @@ def step_seconds(name, batch, layout, bf16):
     model, channels, size = network(name)
     order = torch.channels_last if layout == "nhwc" else torch.contiguous_format
     model = model.cuda().to(memory_format=order)
-    image = torch.rand(batch, channels, size, size, device="cuda").to(memory_format=order)
-    label = torch.randint(0, 10, (batch,), device="cuda")
+    if channels == 0:  # words
+        image, label = torch.randint(0, 1000, (batch, size), device="cuda"), torch.randint(0, 1000, (batch * size,), device="cuda")
+    else:
+        image = torch.rand(batch, channels, size, size, device="cuda").to(memory_format=order)
+        label = torch.randint(0, 10, (batch,), device="cuda")
     model(image)  # the lazy layers
     optimizer = torch.optim.SGD(model.parameters(), lr=0.001, momentum=0.9, weight_decay=1e-4)
 
@@ -109,9 +157,12 @@ def main():
         cudnn.benchmark, cudnn.deterministic = True, args.deterministic
     layouts = ["nchw"] if args.defaults else ["nchw", "nhwc"] if args.layout in (None, "both") else [args.layout]
     rows = []
-    for name in args.net or ["paper_mnist", "paper_cifar", "vgg11"]:
-        for batch in args.batch or [32, 256]:
+    for net in args.net or ["paper_mnist", "paper_cifar", "vgg11"]:
+        name, _, own_batch = net.partition(":")
+        for batch in [int(own_batch)] if own_batch else args.batch or [32, 256]:
             for layout in layouts:
+                if name == "gpt" and layout == "nchw" and len(layouts) > 1:
+                    continue  # it has no images
                 seconds = step_seconds(name, batch, layout, args.bf16)
                 row = {"net": name, "batch": batch, "step_seconds": seconds, "dtype": "bf16" if args.bf16 else "f32", "tf32_convolutions": cudnn.allow_tf32,
                        "tf32_products": products.allow_tf32, "layout": layout, "deterministic": cudnn.deterministic, "measured_algorithms": cudnn.benchmark,

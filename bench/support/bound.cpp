@@ -46,6 +46,18 @@ double Bound::in_contractions() const {
   return sum;
 }
 
+std::vector<Taken> Bound::taken() const {
+  std::vector<Taken> out;
+  const auto spent = executor_.spent();
+  for (std::size_t i = 0; i < spent.size(); i++) {
+    const auto* run = std::get_if<RunKernel>(&program_.steps[i].what);
+    out.push_back({spent[i].pass + (run == nullptr ? "" : ": " + summary(run->spec)), spent[i].implementation,
+                   spent[i].seconds / static_cast<double>(std::max<Index>(1, spent[i].runs)), spent[i].runs});
+  }
+  std::sort(out.begin(), out.end(), [](const Taken& a, const Taken& b) { return a.seconds > b.seconds; });
+  return out;
+}
+
 Plan without_tiles(const Plan& plan) {
   PlanData data = plan.data();
   for (TensorPlan& t : data.tensors)

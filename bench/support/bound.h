@@ -5,9 +5,17 @@
 #include <motley/plan.h>
 #include <motley/state.h>
 
+#include <string>
 #include <vector>
 
 namespace motley::bench {
+
+// What one kernel of a step takes, on average over the runs.
+struct Taken {
+  std::string kernel{}, implementation{};
+  double seconds = 0;
+  Index runs = 0;
+};
 
 class Bound {
  public:
@@ -16,6 +24,7 @@ class Bound {
   const Plan& plan() const { return plan_; }
   const std::vector<double>& seconds() const { return seconds_; }            // per run
   const std::vector<double>& contractions() const { return contractions_; }  // of these, in convolutions, products and attention
+  std::vector<Taken> taken() const;                                          // every kernel and exchange, the slowest first
 
  private:
   double in_contractions() const;  // seconds so far

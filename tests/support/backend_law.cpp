@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <random>
 #include <set>
@@ -391,6 +393,17 @@ LawCase case_with_nan(const Roles& roles, Index padding, bool bias, const Formul
   return one;
 }
 
+// "conv2d backward_filter f32": failures of one kind mostly have one cause.
+std::string kind_of(const KernelSpec& spec) {
+  std::string kind = name_of(spec.op);
+  if (spec.op != KernelOp::map) return kind + " " + name_of(spec.pass) + " " + to_string(spec.dtype);
+  return kind +
+         (spec.combine == Combine::set   ? ""
+          : spec.combine == Combine::add ? " add"
+                                         : " max") +
+         (is_wide(spec) ? " wide" : "");
+}
+
 }  // namespace
 
 std::string supports_law(Backend& backend, std::uint64_t seed, int cases) {
@@ -458,22 +471,39 @@ std::string nan_law(Backend& backend, std::vector<Formula> epilogues) {
 }
 
 std::string backend_law(Backend& backend, std::uint64_t seed, int cases, LawMode mode, DType dtype) {
-  constexpr int kShown = 5;
+  struct Failures {
+    int count = 0;
+    std::string first{};
+  };
   const std::unique_ptr<Backend> reference = reference_backend();
-  std::string failures;
-  int failed = 0;
-  for (int number = 0; number < cases; number++) {
+  const char* const only = std::getenv("MOTLEY_LAW_OP");
+  std::map<std::string, Failures> failures;  // by kind
+  std::map<std::string, int> cases_of;
+  int failed = 0, lost_at = -1;
+  for (int number = 0; number < cases && lost_at < 0; number++) {
     LawCase one = law_case(seed, number, mode);
+    if (only != nullptr && name_of(one.spec.op) != std::string(only)) continue;
     if (dtype == DType::f64) one.spec = in_f64(one.spec);
     if (dtype == DType::bf16) store_in_bf16(one, number);
+    const std::string kind = kind_of(one.spec);
+    cases_of[kind]++;
     const std::string wrong = compare_all(backend, *reference, one, mode);
     if (wrong.empty()) continue;
-    const bool lost = is_lost(backend);
-    if (failed++ < kShown || lost)
-      failures += "\nseed " + std::to_string(seed) + " case " + std::to_string(number) + ": " + describe(one) + ": " + wrong;
-    if (lost) return failures + "\nthe device is lost since this case: " + std::to_string(cases - number - 1) + " cases not run";
+    failed++;
+    if (is_lost(backend)) lost_at = number;
+    Failures& of_kind = failures[kind];
+    if (of_kind.count++ == 0 || lost_at >= 0)
+      of_kind.first += "\n  seed " + std::to_string(seed) + " case " + std::to_string(number) + ": " + describe(one) + ": " + wrong;
   }
-  return failed == 0 ? "" : std::to_string(failed) + " of " + std::to_string(cases) + " cases break the law" + failures;
+  if (failed == 0) return "";
+  std::string text = std::to_string(failed) + " of " + std::to_string(cases) + " cases break the law";
+  for (const auto& [kind, of_kind] : failures)
+    text += "\n" + kind + ": " + std::to_string(of_kind.count) + " of " + std::to_string(cases_of[kind]) +
+            ", the first:" + of_kind.first;
+  if (lost_at >= 0)
+    text += "\nthe device is lost since case " + std::to_string(lost_at) + ": " + std::to_string(cases - lost_at - 1) +
+            " cases not run";
+  return text;
 }
 
 }  // namespace motley::testing

@@ -31,9 +31,9 @@ LawCase law_case(std::uint64_t seed, int number, LawMode mode);
 
 // Runs cases 0..cases-1: f32, every op, pass, format (mixed too), stride, dilation, padding (uneven, negative, wider than the
 // window), even windows, extents of 0, maps of every formula that an op makes, and of random ones, over strided views, some in
-// place. Each kernel runs twice. Returns "" where the law holds; else the first failing cases and how many there are. A refusal
-// (DeviceError) is a failure. dtype f64: the same cases in f64, u = 2^-53. bf16: with operands and results in bf16, which are
-// rounded once more, u = 2^-8.
+// place. Each kernel runs twice. Returns "" where the law holds; else per kind of kernel the first failing case and how many there
+// are. A refusal (DeviceError) is a failure. $MOTLEY_LAW_OP: only the cases of this op ("conv2d"). dtype f64: the same cases in
+// f64, u = 2^-53. bf16: with operands and results in bf16, which are rounded once more, u = 2^-8.
 std::string backend_law(Backend& backend, std::uint64_t seed, int cases, LawMode mode, DType dtype = DType::f32);
 
 // supports() says whether compile() throws: of the law's cases, and of such cases with other types, and maps of up to 20 extents,
