@@ -40,16 +40,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-fs::path cache_directory() {
-  const auto variable = [](const char* name) {
-    const char* text = std::getenv(name);
-    return fs::path(text == nullptr ? "" : text);
-  };
-  const fs::path cache = variable("XDG_CACHE_HOME"), home = variable("HOME");
-  if (cache.is_absolute()) return cache / "motley";
-  return home.is_absolute() ? home / ".cache" / "motley" : fs::path();
-}
-
 struct Counted {
   int modelled = 0, all = 0;
 };
@@ -83,7 +73,7 @@ Step step_of(const Job& job) {
 
 fs::path profile_path(const Job& job) {
   if (!job.profile.path.empty()) return job.profile.path;
-  const fs::path cache = cache_directory();
+  const fs::path cache = cache_folder();
   if (cache.empty()) return {};
   std::error_code failed;
   fs::create_directories(cache, failed);

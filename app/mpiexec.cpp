@@ -3,6 +3,7 @@
 
 #include <motley/error.h>
 #include <sys/ioctl.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -35,6 +36,13 @@ constexpr std::array kForeign{"PMI_", "PMIX_", "HYDI_", "MPI_LOCAL", "MOTLEY_COR
 std::string terminal_columns() {
   winsize size{};
   return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? std::to_string(size.ws_col) : "80";
+}
+
+// Whether this kernel lets a process read another one's memory; where it does not, UCX warns if it is told to.
+bool reads_other_processes() {
+  char from = 0, to = 0;
+  const iovec local{&to, 1}, remote{&from, 1};
+  return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == 1;
 }
 
 bool is_rule(std::string_view line) {
@@ -94,7 +102,8 @@ std::vector<std::string> mpiexec_arguments(const std::filesystem::path& mpiexec,
   if (!one_host) out.insert(out.end(), {"-hosts", hosts});
   // A leftover SLURM_JOB_ID would make mpiexec use Slurm. With shared memory alone no network socket is opened.
   if (one_host) out.insert(out.end(), {"-launcher", "fork", "-rmk", "user"});
-  if (one_host && std::getenv("UCX_TLS") == nullptr) out.insert(out.end(), {"-genv", "UCX_TLS", "posix,sysv,self,cma"});
+  if (one_host && std::getenv("UCX_TLS") == nullptr)
+    out.insert(out.end(), {"-genv", "UCX_TLS", reads_other_processes() ? "posix,sysv,self,cma" : "posix,sysv,self"});
   out.insert(out.end(), {"-genv", "MOTLEY_RUN_RECORDS", command.records.string(), "-genv", "MOTLEY_TTY",
                          isatty(STDERR_FILENO) == 1 ? "1" : "0", "-genv", "COLUMNS", terminal_columns()});
   const auto cores = deal_cores(devices, command.allowed_cores);

@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The training steps of bench/step in PyTorch on a GPU, for a table beside motley's: step_torch.py [OPTIONS] [--net NAME[:BATCH]]... [--batch N]... [--json FILE]
 
-Without options f32 stays f32 (no TF32), algorithms are chosen by measurement (cudnn.benchmark), sums may vary from run to run.
   --layout nchw|nhwc|both  the images' order in memory; both (the default): a row for each
-  --tf32                   convolutions and products on tensor cores
+  --mode strict|tf32|bf16|defaults, several times   (strict)
+     strict    f32 stays f32
+     tf32      convolutions and products on tensor cores
+     bf16      mixed precision: bf16 convolutions and products, f32 weights; TF32 elsewhere
+     defaults  as PyTorch comes: nchw, TF32 in convolutions only, nothing measured
   --deterministic          algorithms with the same bits in every run alone, as motley's
-  --defaults               as PyTorch comes: nchw, TF32 in convolutions only, nothing measured, not deterministic
-  --bf16                   mixed precision: bf16 convolutions and products, f32 weights
+Algorithms are chosen by measurement (cudnn.benchmark) but for defaults; sums may vary from run to run without --deterministic.
 Plain SGD with momentum and decay; the least of 15 rounds, each of steps that fill 50 ms. Eager: no CUDA graphs, no torch.compile. Exit 77 where
 python has no torch, or torch sees no GPU."""
 import argparse
@@ -145,35 +147,32 @@ def main():
     arguments.add_argument("--net", action="append")
     arguments.add_argument("--batch", action="append", type=int)
     arguments.add_argument("--layout", choices=["nchw", "nhwc", "both"])
-    for name in ("tf32", "deterministic", "defaults", "bf16"):
-        arguments.add_argument("--" + name, action="store_true")
+    arguments.add_argument("--mode", action="append", choices=["strict", "tf32", "bf16", "defaults"])
+    arguments.add_argument("--deterministic", action="store_true")
     arguments.add_argument("--json")
     args = arguments.parse_args()
-    if args.defaults and (args.layout or args.tf32 or args.deterministic or args.bf16):
-        arguments.error("--defaults is PyTorch as it comes: no other option changes it")
     cudnn, products = torch.backends.cudnn, torch.backends.cuda.matmul
-    if not args.defaults:
-        products.allow_tf32 = cudnn.allow_tf32 = args.tf32
-        cudnn.benchmark, cudnn.deterministic = True, args.deterministic
-    layouts = ["nchw"] if args.defaults else ["nchw", "nhwc"] if args.layout in (None, "both") else [args.layout]
     rows = []
-    for net in args.net or ["paper_mnist", "paper_cifar", "vgg11"]:
-        name, _, own_batch = net.partition(":")
-        for batch in [int(own_batch)] if own_batch else args.batch or [32, 256]:
-            for layout in layouts:
-                if name == "gpt" and layout == "nchw" and len(layouts) > 1:
-                    continue  # it has no images
-                seconds = step_seconds(name, batch, layout, args.bf16)
-                row = {"net": name, "batch": batch, "step_seconds": seconds, "dtype": "bf16" if args.bf16 else "f32", "tf32_convolutions": cudnn.allow_tf32,
-                       "tf32_products": products.allow_tf32, "layout": layout, "deterministic": cudnn.deterministic, "measured_algorithms": cudnn.benchmark,
-                       "defaults": args.defaults, "machine": torch.cuda.get_device_name(),
-                       "library": f"PyTorch {torch.__version__}, CUDA {torch.version.cuda}, cuDNN {cudnn.version()}"}
-                kind = row["dtype"] + "".join(", " + word for word in ("tf32_convolutions", "tf32_products", "deterministic", "defaults") if row[word])
-                print(f"{name:12} {batch:5} {seconds * 1e3:9.3f} ms  {layout}, {kind}", flush=True)
-                rows.append(row)
-    if args.json:
-        with open(args.json, "w", encoding="utf-8") as out:
-            json.dump(rows, out, indent=1)
+    for mode in args.mode or ["strict"]:
+        cudnn.allow_tf32, products.allow_tf32 = mode != "strict", mode in ("tf32", "bf16")
+        cudnn.benchmark, cudnn.deterministic = mode != "defaults", args.deterministic
+        layouts = ["nchw"] if mode == "defaults" else ["nchw", "nhwc"] if args.layout in (None, "both") else [args.layout]
+        for net in args.net or ["paper_mnist", "paper_cifar", "vgg11"]:
+            name, _, own_batch = net.partition(":")
+            for batch in [int(own_batch)] if own_batch else args.batch or [32, 256]:
+                for layout in layouts:
+                    if name == "gpt" and layout == "nchw" and len(layouts) > 1:
+                        continue  # it has no images
+                    seconds = step_seconds(name, batch, layout, mode == "bf16")
+                    rows.append({"net": name, "batch": batch, "step_seconds": seconds, "dtype": "bf16" if mode == "bf16" else "f32",
+                                 "tf32_convolutions": cudnn.allow_tf32, "tf32_products": products.allow_tf32, "layout": layout,
+                                 "deterministic": cudnn.deterministic, "measured_algorithms": cudnn.benchmark, "defaults": mode == "defaults",
+                                 "machine": torch.cuda.get_device_name(),
+                                 "library": f"PyTorch {torch.__version__}, CUDA {torch.version.cuda}, cuDNN {cudnn.version()}"})
+                    print(f"{name:12} {batch:5} {seconds * 1e3:9.3f} ms  {layout}, {mode}", flush=True)
+                    if args.json:  # a run that is stopped keeps its rows
+                        with open(args.json, "w", encoding="utf-8") as out:
+                            json.dump(rows, out, indent=1)
 
 
 main()

@@ -1,16 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Formula as plain data, and its evaluation at one position: compiled by the host's compiler and by nvcc, so that every device
-// without a compiled loop for a formula computes the same.
+// A Formula as plain data, and its evaluation at one position, for devices without a compiled loop for a formula.
 #pragma once
 #include <motley/formula.h>
 
 #include <cmath>
-
-#if defined(__CUDACC__)
-#define MOTLEY_HD __host__ __device__
-#else
-#define MOTLEY_HD
-#endif
 
 namespace motley {
 
@@ -30,14 +23,14 @@ struct PlainFormula {
 PlainFormula plain_of(const Formula& formula);
 
 // Opcode::mix, Opcode::uniform. Static: the loops of every ISA have a separate copy.
-MOTLEY_HD static inline std::int32_t mixed(std::int32_t a, std::int32_t b) {
+static inline std::int32_t mixed(std::int32_t a, std::int32_t b) {
   std::uint32_t x = static_cast<std::uint32_t>(a) ^ static_cast<std::uint32_t>(b) * 0x9E3779B1U;
   x = (x ^ x >> 16) * 0x7FEB352DU;
   x = (x ^ x >> 15) * 0x846CA68BU;
   return static_cast<std::int32_t>(x ^ x >> 16);
 }
 template <class Real>
-MOTLEY_HD static inline Real uniform_of(std::int32_t a) {
+static inline Real uniform_of(std::int32_t a) {
   return static_cast<Real>(static_cast<std::int32_t>(static_cast<std::uint32_t>(a) >> 8)) * static_cast<Real>(0x1p-24);
 }
 
@@ -49,7 +42,7 @@ struct Registers {
 
 // operand(k) -> Real, integer(k) and position(extent) -> std::int32_t
 template <class Real, class Operand, class Integer, class Position>
-MOTLEY_HD inline void run(const PlainFormula& f, Registers<Real>& r, Operand&& operand, Integer&& integer, Position&& position) {
+inline void run(const PlainFormula& f, Registers<Real>& r, Operand&& operand, Integer&& integer, Position&& position) {
   for (int i = 0; i < f.count; i++) {
     const PlainInstruction s = f.code[i];
     Real& to = r.real[i];
@@ -85,7 +78,7 @@ MOTLEY_HD inline void run(const PlainFormula& f, Registers<Real>& r, Operand&& o
 
 // The formula of one real operand.
 template <class Real>
-MOTLEY_HD inline Real apply(const PlainFormula& f, Real x) {
+inline Real apply(const PlainFormula& f, Real x) {
   Registers<Real> registers;
   run(
       f, registers, [x](int) { return x; }, [](int) { return 0; }, [](int) { return 0; });

@@ -39,6 +39,12 @@ struct Subject {
   std::vector<double> wall{};
 };
 
+// Tells how long kernels take relative to each other before they are timed: a byte counts as 50 flops, as in plans without a
+// profile.
+double effort(const KernelSpec& spec) {
+  return flops(spec) + 50 * static_cast<double>(bytes_touched(spec));
+}
+
 double quantile(std::vector<double> v, std::size_t of_four) {
   std::sort(v.begin(), v.end());
   return v[(v.size() - 1) * of_four / 4];
@@ -84,12 +90,12 @@ class Measurer {
     memory_.allocate(queue_);
     const double compiled = seconds_now() - start_;
     double work = 0, all = 0;
-    for (const Subject& s : subjects_) all += flops(timed_[s.spec]);
+    for (const Subject& s : subjects_) all += effort(timed_[s.spec]);
     for (Subject& s : subjects_) {
       once(s);  // first touch, packing
       s.first = first_seconds(s);
       first_sum_ += s.first;
-      work += flops(timed_[s.spec]);
+      work += effort(timed_[s.spec]);
       const double elapsed = seconds_now() - start_, rest = all / std::max(work, 1.0);
       if (elapsed > options_.budget_seconds * kTold && &s != &subjects_.back()) {
         setup_ = compiled + (elapsed - compiled) * rest;

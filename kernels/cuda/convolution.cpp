@@ -12,16 +12,13 @@ namespace {
 
 class CudnnEngine {
  public:
-  CudnnEngine(DType dtype, const Vendor& vendor, ConvolutionPlan plan) : dtype_(dtype), vendor_(vendor), plan_(std::move(plan)) {}
+  CudnnEngine(const Vendor& vendor, ConvolutionPlan plan) : vendor_(vendor), plan_(std::move(plan)) {}
   std::string name() const { return plan_.engine; }
   std::size_t scratch_bytes() const { return static_cast<std::size_t>(plan_.workspace_bytes); }
+  DType result() const { return plan_.result; }
   bool takes_bias() const { return plan_.bias; }
   bool takes_epilogue() const { return plan_.epilogue; }
   bool takes_sum() const { return plan_.sum; }
-  void move(const MoveOptions& options, const void* from, void* to) const { cuda::move(options, dtype_, from, to, vendor_.stream); }
-  void finish(const EpilogueOptions& options, const void* bias, const void* sum, void* y) const {
-    cuda::finish(options, dtype_, bias, sum, y, vendor_.stream);
-  }
   void execute(void* const (&data)[3], const void* bias, void* scratch) {
     const std::array<const void*, 5> now{data[0], data[1], data[2], bias, scratch};
     if (now != last_) bind(data, bias, scratch);
@@ -45,7 +42,6 @@ class CudnnEngine {
         .finish();
   }
 
-  DType dtype_;
   Vendor vendor_;
   ConvolutionPlan plan_;
   Descriptor pack_{CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR};  // holds the addresses last given
@@ -53,7 +49,10 @@ class CudnnEngine {
 };
 
 PlanOptions options_of(const Vendor& vendor) {
-  return {.tf32 = vendor.tf32, .deterministic = vendor.deterministic, .most_workspace_bytes = vendor.workspace_bytes};
+  return {.tf32 = vendor.tf32,
+          .deterministic = vendor.deterministic,
+          .fuses = vendor.fuses,
+          .most_workspace_bytes = vendor.workspace_bytes};
 }
 
 }  // namespace
@@ -64,7 +63,7 @@ std::unique_ptr<Kernel> convolution_kernel(const KernelSpec& spec, const Vendor&
   options.only = implementation;
   std::vector<ConvolutionPlan> plans = plan_convolution(spec, {vendor.cudnn, nullptr}, options);
   if (plans.empty()) return nullptr;
-  return std::make_unique<StagedConvolution<CudnnEngine>>(spec, CudnnEngine(spec.dtype, vendor, std::move(plans.front())));
+  return std::make_unique<StagedConvolution<CudnnEngine>>(spec, CudnnEngine(vendor, std::move(plans.front())), *vendor.texts);
 }
 
 std::vector<std::string> convolution_implementations(const KernelSpec& spec, const Vendor& vendor) {

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // One GPU as a Backend, and what the module exports.
 #include <algorithm>
+#include <array>
+#include <optional>
 #include <string_view>
 
+#include "base/files.h"
 #include "kernels/cuda/attention_in_parts.h"
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/cudnn_graph.h"
 #include "kernels/cuda/device_kernels.h"
-#include "kernels/cuda/map_plan.h"
 #include "kernels/cuda/nvml.h"
+#include "kernels/cuda/own_kernels.h"
 #include "kernels/cuda/queues.h"
+#include "kernels/cuda/rtc.h"
 #include "kernels/cuda_module.h"
 #include "kernels/operands.h"
 
@@ -64,11 +68,21 @@ CudaFacts facts() {
 // vendors' kernels, loaded when they first run. At most an eighth of a small GPU's memory.
 constexpr std::size_t kDriversShare = std::size_t{1} << 30;
 
+// Where machine code of earlier runs is kept.
+std::filesystem::path kernel_folder() {
+  const std::filesystem::path cache = cache_folder();
+  return cache.empty() ? cache : cache / "kernels";
+}
+
 class CudaBackend final : public Backend {
  public:
-  explicit CudaBackend(const Device& device) : queues_(device.index), facts_(gpu(device.index)) {
+  explicit CudaBackend(const Device& device)
+      : queues_(device.index),
+        facts_(gpu(device.index)),
+        texts_(facts_.isa, queues_.stream(DeviceMemory::Queue::compute), kernel_folder()) {
     MOTLEY_CUDA(cudnnCreate(&vendor_.cudnn));
     vendor_.stream = queues_.stream(DeviceMemory::Queue::compute);
+    vendor_.texts = &texts_;
     vendor_.tf32 = device.tf32;
     vendor_.deterministic = device.deterministic;
     vendor_.workspace_bytes =
@@ -91,35 +105,30 @@ class CudaBackend final : public Backend {
   CudaBackend& operator=(const CudaBackend&) = delete;
 
   DeviceMemory* device_memory() override { return &queues_; }
-  bool supports(const KernelSpec& spec) const override {
-    if (spec.op == KernelOp::map) return supports_map(spec);
-    if (is_converted(spec)) return supports(in_f32(spec));
-    return spec.dtype == DType::f32 || spec.dtype == DType::f64;
-  }
-  std::unique_ptr<Kernel> compile(const KernelSpec& spec) override {
-    if (is_converted(spec)) {
-      const KernelSpec wide = in_f32(spec);
-      auto kernel = by_vendor(wide, "", vendor_of(spec));
-      return of_bf16(spec, kernel ? std::move(kernel) : compile(wide));
-    }
-    if (spec.op == KernelOp::attention) return attention(spec);
-    if (auto kernel = by_vendor(spec, "", vendor_)) return kernel;
-    return own_kernel(spec, vendor_.stream);
-  }
+  bool supports(const KernelSpec& spec) const override { return supports_own_kernel(spec); }
+  std::unique_ptr<Kernel> compile(const KernelSpec& spec) override { return compile_as(spec, ""); }
+  // bf16: the vendor's kernels that read it; without one, those of f32 between conversions.
   std::vector<std::string> implementations(const KernelSpec& spec) override {
-    std::vector<std::string> names;
-    if (spec.op == KernelOp::conv2d) names = convolution_implementations(without_bf16(spec), vendor_of(spec));
-    if (is_product(spec)) names = dense_implementations(without_bf16(spec), vendor_of(spec));
-    if (is_converted(spec))
+    std::vector<std::string> names = by_vendor_names(spec, vendor_);
+    if (names.empty() && is_converted(spec)) {
+      names = by_vendor_names(in_f32(spec), wider());
       for (std::string& name : names) name += kOfBf16;
+    }
     return names;
   }
   std::unique_ptr<Kernel> compile_as(const KernelSpec& spec, const std::string& implementation) override {
-    std::string name = implementation;
-    if (is_converted(spec) && name.ends_with(kOfBf16)) name.resize(name.size() - std::string_view(kOfBf16).size());
-    if (auto kernel = by_vendor(without_bf16(spec), name, vendor_of(spec)))
-      return is_converted(spec) ? of_bf16(spec, std::move(kernel)) : std::move(kernel);
-    return Backend::compile_as(spec, implementation);
+    if (!supports(spec)) throw DeviceError("the GPU's kernels cannot compute " + summary(spec));
+    const bool converts = implementation.ends_with(kOfBf16), any = implementation.empty();
+    if (!converts)
+      if (auto kernel = by_vendor(spec, implementation, vendor_)) return kernel;
+    if (is_converted(spec) && (any || converts)) {
+      const std::string name = implementation.substr(0, implementation.size() - (any ? 0 : std::string_view(kOfBf16).size()));
+      if (auto kernel = by_vendor(in_f32(spec), name, wider())) return of_bf16(spec, std::move(kernel));
+    }
+    std::unique_ptr<Kernel> kernel = own(spec);
+    if (!any && kernel->implementation() != implementation)
+      throw DeviceError("no implementation \"" + implementation + "\" of " + summary(spec) + " here");
+    return kernel;
   }
   std::string model() const override { return facts_.model; }
   // Everything besides the spec and the library that implementations() depends on.
@@ -136,30 +145,63 @@ class CudaBackend final : public Backend {
   static bool is_product(const KernelSpec& spec) {
     return spec.op == KernelOp::dense && std::min({spec.roles.g, spec.roles.n, spec.roles.c, spec.roles.f}) > 0;
   }
-  // TF32 keeps all bits of bf16 factors, so their products may always use tensor cores.
   static bool is_converted(const KernelSpec& spec) { return spec.dtype == DType::bf16 && spec.op != KernelOp::map; }
-  static KernelSpec without_bf16(const KernelSpec& spec) { return is_converted(spec) ? in_f32(spec) : spec; }
-  Vendor vendor_of(const KernelSpec& spec) const {
+  // TF32 keeps all bits of bf16 factors, so their products may always use tensor cores. A bias is f32, and some engines round it to
+  // TF32 too.
+  Vendor wider() const {
     Vendor vendor = vendor_;
-    if (is_converted(spec)) vendor.tf32 = true;
+    vendor.tf32 = true;
+    vendor.fuses = false;
     return vendor;
   }
-  std::unique_ptr<Kernel> of_bf16(const KernelSpec& spec, std::unique_ptr<Kernel> kernel) const {
-    return converted(spec, std::move(kernel), conversion_on(vendor_.stream));
+  std::unique_ptr<Kernel> of_bf16(const KernelSpec& spec, std::unique_ptr<Kernel> kernel) {
+    return converted(spec, std::move(kernel), conversion_by(texts_));
   }
-  std::unique_ptr<Kernel> attention(const KernelSpec& spec) const {
+  std::unique_ptr<Kernel> own(const KernelSpec& spec) {
+    if (spec.op != KernelOp::attention) return own_kernel(spec, texts_);
+    if (is_converted(spec)) return of_bf16(spec, own(in_f32(spec)));
     return attention_in_parts(spec, [this](const KernelSpec& part, bool aligned) {
       auto kernel = aligned ? by_vendor(part, "", vendor_) : nullptr;
-      return kernel ? std::move(kernel) : own_kernel(part, vendor_.stream);
+      return kernel ? std::move(kernel) : own_kernel(part, texts_);
     });
   }
+  // A convolution of single elements over channels-last images is a product of x[nhw c] and w[f c].
+  static std::optional<KernelSpec> as_product(const KernelSpec& spec) {
+    const Roles& e = spec.roles;
+    if (is_product(spec)) return spec;
+    if (spec.op != KernelOp::conv2d || e.g != 1 || e.r != 1 || e.s != 1 || e.p != e.h || e.q != e.w || spec.accumulate ||
+        spec.stride != std::array<Index, 2>{1, 1} || spec.padding != std::array<Index, 4>{} ||
+        spec.x_format != Format::channels_last || spec.y_format != Format::channels_last)
+      return {};
+    KernelSpec product;
+    product.op = KernelOp::dense;
+    product.pass = spec.pass;
+    product.dtype = spec.dtype;
+    product.result = spec.result;
+    product.roles = {.n = e.n * e.h * e.w, .c = e.c, .f = e.f};
+    product.bias = spec.bias;
+    product.epilogue = spec.epilogue;
+    if (!is_product(product)) return {};
+    return product;
+  }
+  static std::vector<std::string> by_vendor_names(const KernelSpec& spec, const Vendor& vendor) {
+    std::vector<std::string> names;
+    if (spec.op == KernelOp::conv2d) names = convolution_implementations(spec, vendor);
+    if (const auto product = as_product(spec))
+      for (std::string& name : dense_implementations(*product, vendor)) names.push_back(std::move(name));
+    return names;
+  }
   static std::unique_ptr<Kernel> by_vendor(const KernelSpec& spec, const std::string& implementation, const Vendor& vendor) {
-    if (spec.op == KernelOp::conv2d) return convolution_kernel(spec, vendor, implementation);
-    if (is_product(spec)) return dense_kernel(spec, vendor, implementation);
-    return nullptr;
+    std::unique_ptr<Kernel> kernel;
+    if (spec.op == KernelOp::conv2d && !implementation.starts_with("cublasLt:"))
+      kernel = convolution_kernel(spec, vendor, implementation);
+    if (kernel == nullptr && !implementation.starts_with("cudnn:"))
+      if (const auto product = as_product(spec)) kernel = dense_kernel(*product, vendor, implementation);
+    return kernel;
   }
   Queues queues_;
   CudaGpu facts_;
+  Rtc texts_;
   Vendor vendor_{};
   std::string bus_{};
   Index memory_bytes_ = 0;

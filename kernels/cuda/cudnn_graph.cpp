@@ -49,7 +49,7 @@ namespace {
 using Dims = std::array<Index, 4>;
 
 cudnnDataType_t type_of(DType dtype) {
-  return dtype == DType::f64 ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
+  return dtype == DType::f64 ? CUDNN_DATA_DOUBLE : dtype == DType::bf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
 }
 
 Descriptor tensor(std::int64_t id, DType dtype, const Dims& d, bool inside = false) {
@@ -67,11 +67,15 @@ Descriptor tensor(std::int64_t id, DType dtype, const Dims& d, bool inside = fal
 // The operations of one pass, in order, with the tensors between them.
 class Operations {
  public:
-  Operations(const KernelSpec& spec, const Reach& reach, bool bias, bool epilogue, bool onto = false)
-      : dtype_(spec.dtype), onto_(onto), convolution_(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR) {
+  // result: what the last tensor is stored as. Between operations, in sums and in a bias numbers are f32 (f64).
+  Operations(const KernelSpec& spec, const Reach& reach, DType result, bool bias, bool epilogue, bool onto = false)
+      : dtype_(spec.dtype),
+        compute_(spec.dtype == DType::f64 ? DType::f64 : DType::f32),
+        onto_(onto),
+        convolution_(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR) {
     const Roles& e = spec.roles;
     const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
-    const cudnnDataType_t compute = type_of(dtype_);
+    const cudnnDataType_t compute = type_of(compute_);
     convolution_.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, {2})
         .set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &compute)
         .set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode)
@@ -80,20 +84,23 @@ class Operations {
         .set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, {spec.stride[0], spec.stride[1]})
         .set(CUDNN_ATTR_CONVOLUTION_DILATIONS, {spec.dilation[0], spec.dilation[1]})
         .finish();
-    const Dims y{e.n, e.g * e.f, e.p, e.q};  // for cuDNN the number of groups is x's channels divided by w's
-    const std::int64_t x_at = add(kX, {e.n, e.g * e.c, reach.h, reach.w}), w_at = add(kW, {e.g * e.f, e.c, e.r, e.s});
+    // For cuDNN the number of groups is x's channels divided by w's.
+    const Dims x{e.n, e.g * e.c, reach.h, reach.w}, w{e.g * e.f, e.c, e.r, e.s}, y{e.n, e.g * e.f, e.p, e.q};
+    const bool data = spec.pass == PassKind::backward_data, filter = spec.pass == PassKind::backward_filter;
+    const std::int64_t x_at = add(kX, x, data ? result : dtype_), w_at = add(kW, w, filter ? result : dtype_);
     if (spec.pass != PassKind::forward) {
-      backward(spec.pass, x_at, w_at, add(kY, y));
+      backward(spec.pass, x_at, w_at, add(kY, y, dtype_));
       return;
     }
-    std::int64_t last = add(bias || epilogue ? kInside : kY, y, bias || epilogue);
+    const auto next = [&](std::int64_t inside, bool more) { return add(more ? inside : kY, y, more ? compute_ : result, more); };
+    std::int64_t last = next(kInside, bias || epilogue);
     forward(x_at, w_at, last);
     if (bias) {
-      const std::int64_t b = add(kB, {1, e.g * e.f, 1, 1}), sum = add(epilogue ? kInside + 1 : kY, y, epilogue);
+      const std::int64_t b = add(kB, {1, e.g * e.f, 1, 1}, compute_), sum = next(kInside + 1, epilogue);
       pointwise(CUDNN_POINTWISE_ADD, last, b, sum);
       last = sum;
     }
-    if (epilogue) pointwise(CUDNN_POINTWISE_RELU_FWD, last, -1, add(kY, y));
+    if (epilogue) pointwise(CUDNN_POINTWISE_RELU_FWD, last, -1, next(0, false));
   }
   Descriptor graph(cudnnHandle_t handle) const {
     std::vector<cudnnBackendDescriptor_t> raw;
@@ -106,15 +113,15 @@ class Operations {
   }
 
  private:
-  std::int64_t add(std::int64_t id, const Dims& dims, bool inside = false) {
-    tensors_.push_back(tensor(id, dtype_, dims, inside));
+  std::int64_t add(std::int64_t id, const Dims& dims, DType dtype, bool inside = false) {
+    tensors_.push_back(tensor(id, dtype, dims, inside));
     return static_cast<std::int64_t>(tensors_.size()) - 1;
   }
   const Descriptor& at(std::int64_t i) const { return tensors_[static_cast<std::size_t>(i)]; }
   void scaled(Descriptor& op, cudnnBackendAttributeName_t alpha, cudnnBackendAttributeName_t beta) const {
     const double one = 1, old = onto_ ? 1 : 0;
     const float one_f = 1, old_f = onto_ ? 1 : 0;
-    const bool wide = dtype_ == DType::f64;
+    const bool wide = compute_ == DType::f64;
     op.set(alpha, wide ? CUDNN_TYPE_DOUBLE : CUDNN_TYPE_FLOAT, 1, wide ? static_cast<const void*>(&one) : &one_f);
     op.set(beta, wide ? CUDNN_TYPE_DOUBLE : CUDNN_TYPE_FLOAT, 1, wide ? static_cast<const void*>(&old) : &old_f);
   }
@@ -141,9 +148,11 @@ class Operations {
     operations_.push_back(std::move(op.finish()));
   }
   void pointwise(cudnnPointwiseMode_t mode, std::int64_t x, std::int64_t b, std::int64_t y) {
-    const cudnnDataType_t compute = type_of(dtype_);
+    const cudnnDataType_t compute = type_of(compute_);
+    const cudnnNanPropagation_t nan = CUDNN_PROPAGATE_NAN;
     Descriptor function(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
     function.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode)
+        .set(CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_TYPE_NAN_PROPOGATION, 1, &nan)
         .set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &compute)
         .finish();
     Descriptor op(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
@@ -153,7 +162,7 @@ class Operations {
     operations_.push_back(std::move(op.finish()));
   }
 
-  DType dtype_;
+  DType dtype_, compute_;
   bool onto_;  // y is added to
   Descriptor convolution_;
   std::vector<Descriptor> tensors_{}, operations_{};
@@ -229,22 +238,37 @@ std::string fitting_engine(const Descriptor& configuration, DType dtype, const P
   return "cudnn:eng" + std::to_string(number(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX)) + knobs_of(configuration);
 }
 
-// Adds plans that fit and can be built, at most `options.most`; `epilogue`: what the graph also does, as a suffix of the names.
-void add_plans(const std::shared_ptr<const Operations>& operations, const std::string& epilogue, DType dtype, const Target& target,
-               const PlanOptions& options, std::vector<ConvolutionPlan>& out) {
+// cuDNN 9.19's engine 1 takes the padding before x for the padding after it too in the gradient of weights: what it then reads of
+// dy is wrong, or not dy (seen on an H200; tests/laws/cuda_law_test.cpp).
+bool is_wrong(const KernelSpec& spec, const Reach& reach, const std::string& engine) {
+  const bool equal = reach.before[0] == reach.after[0] && reach.before[1] == reach.after[1];
+  return spec.pass == PassKind::backward_filter && !equal && (engine == "cudnn:eng1" || engine.starts_with("cudnn:eng1_"));
+}
+
+// Which operations one graph has.
+struct Fusion {
+  DType result = DType::f32;  // what y is stored as
+  bool bias = false, epilogue = false, onto = false;
+  const char* suffix() const { return onto ? " onto" : bias || epilogue ? " inside" : ""; }
+};
+
+// Adds plans that fit and can be built, at most `options.most`.
+void add_plans(const KernelSpec& spec, const Reach& reach, const Fusion& fusion, const Target& target, const PlanOptions& options,
+               std::vector<ConvolutionPlan>& out) {
   struct MadeFrom {
     std::shared_ptr<const Operations> operations{};
     Descriptor graph;
     std::vector<Descriptor> configurations{};
   };
+  auto operations = std::make_shared<const Operations>(spec, reach, fusion.result, fusion.bias, fusion.epilogue, fusion.onto);
   const auto from = std::make_shared<MadeFrom>(MadeFrom{operations, operations->graph(target.handle)});
   const std::size_t end = out.size() + options.most;
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK})
     for (Descriptor& configuration : configurations(from->graph, target, mode)) {
       if (out.size() == end) return;
-      std::string engine = fitting_engine(configuration, dtype, options);
-      if (engine.empty()) continue;
-      engine += epilogue;
+      std::string engine = fitting_engine(configuration, spec.dtype, options);
+      if (engine.empty() || is_wrong(spec, reach, engine)) continue;
+      engine += fusion.suffix();
       const auto same = [&](const ConvolutionPlan& p) { return p.engine == engine; };
       if ((!options.only.empty() && engine != options.only) || std::any_of(out.begin(), out.end(), same)) continue;
       ConvolutionPlan made;
@@ -256,6 +280,10 @@ void add_plans(const std::shared_ptr<const Operations>& operations, const std::s
       made.workspace_bytes = number(made.plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
       if (made.workspace_bytes > options.most_workspace_bytes) continue;
       made.engine = std::move(engine);
+      made.result = fusion.result;
+      made.bias = fusion.bias;
+      made.epilogue = fusion.epilogue;
+      made.sum = fusion.onto;
       from->configurations.push_back(std::move(configuration));
       made.made_from = from;
       out.push_back(std::move(made));
@@ -268,25 +296,33 @@ const Formula& rectifier() {
   return f;
 }
 
+bool is_rounded(const KernelSpec& spec) {
+  return spec.dtype == DType::bf16 && spec.result == DType::bf16;
+}
+DType unrounded(const KernelSpec& spec) {
+  return spec.dtype == DType::f64 ? DType::f64 : DType::f32;
+}
+bool leaves_work(const KernelSpec& spec) {
+  return spec.bias || !spec.epilogue.code.empty();
+}
+
 }  // namespace
 
 std::vector<ConvolutionPlan> plan_convolution(const KernelSpec& spec, const Target& target, const PlanOptions& options) {
   std::vector<ConvolutionPlan> out;
   const Reach reach = reach_of(spec);
   if (!reach.possible) return out;
-  const bool onto = spec.accumulate && spec.y_format == Format::channels_last;
-  const bool bias = spec.bias && !spec.accumulate, rectifies = spec.epilogue == rectifier() && !spec.accumulate;
+  const bool onto = spec.accumulate && spec.y_format == Format::channels_last && !(is_rounded(spec) && leaves_work(spec));
+  const bool fuses = options.fuses && !spec.accumulate, bias = fuses && spec.bias,
+             rectifies = fuses && spec.epilogue == rectifier();
   if (bias || rectifies || onto) {
-    add_plans(std::make_shared<Operations>(spec, reach, bias, rectifies, onto), onto ? " onto" : " inside", spec.dtype, target,
-              options, out);
-    for (ConvolutionPlan& plan : out) {
-      plan.bias = bias;
-      plan.epilogue = rectifies;
-      plan.sum = onto;
-    }
+    // A bf16 result is rounded once: what an engine leaves to do is done with f32.
+    const bool all = onto || (bias == spec.bias && rectifies == !spec.epilogue.code.empty());
+    add_plans(spec, reach, {is_rounded(spec) && all ? DType::bf16 : unrounded(spec), bias, rectifies, onto}, target, options, out);
     if (!out.empty() && options.most == 1) return out;
   }
-  add_plans(std::make_shared<Operations>(spec, reach, false, false), "", spec.dtype, target, options, out);
+  const bool more = leaves_work(spec) || spec.accumulate;
+  add_plans(spec, reach, {is_rounded(spec) && !more ? DType::bf16 : unrounded(spec)}, target, options, out);
   return out;
 }
 

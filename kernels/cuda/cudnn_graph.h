@@ -49,11 +49,13 @@ struct ConvolutionPlan {
   std::shared_ptr<const void> made_from{};  // the graph and the configuration, kept alive with the plan
   Descriptor plan{CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR};
   std::int64_t workspace_bytes = 0;
-  std::string engine{};  // "cudnn:eng12_k2=7", with " inside" if bias and epilogue are fused into it, " onto" if it adds to y
+  std::string engine{};       // "cudnn:eng12_k2=7", with " inside" if bias and epilogue are fused into it, " onto" if it adds to y
+  DType result = DType::f32;  // what y (or the gradient) is written as
   bool bias = false, epilogue = false, sum = false;  // done by the engine
 };
 struct PlanOptions {
   bool tf32 = false, deterministic = true;
+  bool fuses = true;  // bias and relu into the engine
   std::int64_t most_workspace_bytes = std::numeric_limits<std::int64_t>::max();
   std::size_t most = 4;  // with a fused epilogue, and as many without
   std::string only{};    // only the engine of this name
@@ -62,7 +64,8 @@ struct PlanOptions {
 // two cards of one model agree although the driver keeps a little more on one of them.
 std::int64_t workspace_limit(std::int64_t device_bytes);
 // In cuDNN's order, the engines that keep full f32 precision (without tf32: no tensor cores, no conversion, no transform); first
-// those that fuse bias and relu, or add to a channels-last y, if the spec requires that. Empty: cuDNN has none.
+// those that fuse bias and relu, or add to a channels-last y, if the spec requires that. bf16: factors in bf16, sums in f32. Empty:
+// cuDNN has none.
 std::vector<ConvolutionPlan> plan_convolution(const KernelSpec& spec, const Target& target, const PlanOptions& options = {});
 
 }  // namespace motley::cuda

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // y[g n f] = epilogue(x[g n c] w[g f c]^T + b[f]) and its gradients through cuBLASLt, a batch of g at equal distances. cuBLASLt is
-// column-major and sees a row-major matrix as its transpose: every product is requested as its transpose.
+// column-major and sees a row-major matrix as its transpose: every product is requested as its transpose. bf16: factors in bf16,
+// sums in f32; a result that is more than the product is rounded after the rest, from f32 in the workspace.
 #include <algorithm>
+#include <optional>
 
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/device_kernels.h"
 #include "kernels/cuda/own_kernels.h"
+#include "kernels/operands.h"
 
 namespace motley::cuda {
 namespace {
@@ -56,14 +59,22 @@ std::string name_of(const cublasLtMatmulAlgo_t& algorithm) {
 
 class DenseKernel final : public Kernel {
  public:
-  DenseKernel(const KernelSpec& spec, const Vendor& vendor)
-      : spec_(spec), vendor_(vendor), p_(product_of(spec)), y_(window_of(spec).y) {
-    const bool wide = spec.dtype == DType::f64;
-    const cudaDataType_t type = wide ? CUDA_R_64F : CUDA_R_32F;
-    const cublasComputeType_t compute = wide ? CUBLAS_COMPUTE_64F : vendor.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
-    MOTLEY_CUDA(cublasLtMatmulDescCreate(&operation_, compute, type));
+  DenseKernel(const KernelSpec& spec, const Vendor& vendor) : spec_(spec), vendor_(vendor), p_(product_of(spec)) {
+    const bool wide = spec.dtype == DType::f64, half = spec.dtype == DType::bf16,
+               finishes = spec.pass == PassKind::forward && (spec.bias || !spec.epilogue.code.empty());
+    const DType result = result_dtype(spec);
+    apart_ = finishes && result == DType::bf16;
+    const cublasComputeType_t compute = wide                   ? CUBLAS_COMPUTE_64F
+                                        : vendor.tf32 && !half ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                                               : CUBLAS_COMPUTE_32F;
+    MOTLEY_CUDA(cublasLtMatmulDescCreate(&operation_, compute, wide ? CUDA_R_64F : CUDA_R_32F));
     try {
-      describe(type);
+      describe(type_of(spec.dtype), type_of(apart_ ? DType::f32 : result));
+      const Slice y = slices_of(spec).y;
+      if (apart_) apart_bytes_ = (static_cast<std::size_t>(y.elements) * sizeof(float) + 255) / 256 * 256;
+      if (finishes)
+        finisher_.emplace(EpilogueOptions{y, y, apart_ ? DType::f32 : result, result, spec.bias, false, spec.epilogue},
+                          *vendor.texts);
     } catch (...) {
       destroy();
       throw;
@@ -72,7 +83,7 @@ class DenseKernel final : public Kernel {
   ~DenseKernel() override { destroy(); }
   DenseKernel(const DenseKernel&) = delete;
   DenseKernel& operator=(const DenseKernel&) = delete;
-  std::size_t workspace_bytes() const override { return found_[taken_].workspaceSize; }
+  std::size_t workspace_bytes() const override { return apart_bytes_ + found_[taken_].workspaceSize; }
   std::string implementation() const override { return name_of(found_[taken_].algo); }
   std::vector<std::string> implementations() const {
     std::vector<std::string> names;
@@ -93,23 +104,26 @@ class DenseKernel final : public Kernel {
     const bool wide = spec_.dtype == DType::f64;
     const void* alpha = wide ? static_cast<const void*>(&one_wide) : &one;
     const void* beta = wide ? static_cast<const void*>(&zero_wide) : &zero;
-    void* out = operands.back();
+    void* const out = apart_ ? workspace : operands.back();
     MOTLEY_CUDA(cublasLtMatmul(vendor_.cublas, operation_, alpha, operands[p_.a], a_, operands[p_.b], b_, beta, out, c_, out, c_,
-                               &found_[taken_].algo, workspace, found_[taken_].workspaceSize, vendor_.stream));
-    if (bias != nullptr || !spec_.epilogue.code.empty())
-      finish({y_, y_, plain_of(spec_.epilogue)}, spec_.dtype, bias, out, out, vendor_.stream);
+                               &found_[taken_].algo, static_cast<std::byte*>(workspace) + apart_bytes_,
+                               found_[taken_].workspaceSize, vendor_.stream));
+    if (finisher_) finisher_->run(bias, out, operands.back());
   }
 
  private:
-  void describe(cudaDataType_t type) {
+  static cudaDataType_t type_of(DType dtype) {
+    return dtype == DType::f64 ? CUDA_R_64F : dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F;
+  }
+  void describe(cudaDataType_t factors, cudaDataType_t result) {
     const auto transposed = [&](cublasLtMatmulDescAttributes_t which, bool yes) {
       const cublasOperation_t op = yes ? CUBLAS_OP_T : CUBLAS_OP_N;
       MOTLEY_CUDA(cublasLtMatmulDescSetAttribute(operation_, which, &op, sizeof op));
     };
     transposed(CUBLASLT_MATMUL_DESC_TRANSA, p_.a_transposed);
     transposed(CUBLASLT_MATMUL_DESC_TRANSB, p_.b_transposed);
-    const auto layout = [&](cublasLtMatrixLayout_t& made, Index rows, Index cols, bool lies_transposed) {
-      if (lies_transposed) std::swap(rows, cols);
+    const auto layout = [&](cublasLtMatrixLayout_t& made, cudaDataType_t type, Index rows, Index cols, bool transposed_in_memory) {
+      if (transposed_in_memory) std::swap(rows, cols);
       MOTLEY_CUDA(
           cublasLtMatrixLayoutCreate(&made, type, static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(cols), rows));
       if (spec_.roles.g == 1) return;
@@ -118,9 +132,9 @@ class DenseKernel final : public Kernel {
       MOTLEY_CUDA(cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch));
       MOTLEY_CUDA(cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &apart, sizeof apart));
     };
-    layout(a_, p_.m, p_.k, p_.a_transposed);
-    layout(b_, p_.k, p_.n, p_.b_transposed);
-    layout(c_, p_.m, p_.n, false);
+    layout(a_, factors, p_.m, p_.k, p_.a_transposed);
+    layout(b_, factors, p_.k, p_.n, p_.b_transposed);
+    layout(c_, result, p_.m, p_.n, false);
     cublasLtMatmulPreference_t preference = nullptr;
     MOTLEY_CUDA(cublasLtMatmulPreferenceCreate(&preference));
     const auto ask = [&] {
@@ -156,7 +170,9 @@ class DenseKernel final : public Kernel {
   KernelSpec spec_;
   Vendor vendor_;
   Product p_;
-  Slice y_;
+  bool apart_ = false;  // the product is written as f32 into the workspace
+  std::size_t apart_bytes_ = 0;
+  std::optional<Finisher> finisher_{};  // bias and epilogue
   cublasLtMatmulDesc_t operation_ = nullptr;
   cublasLtMatrixLayout_t a_ = nullptr, b_ = nullptr, c_ = nullptr;
   std::vector<cublasLtMatmulHeuristicResult_t> found_{};  // in cuBLASLt's order; none: it has no algorithm for this product

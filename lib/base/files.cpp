@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 
@@ -155,6 +156,16 @@ std::string InputFile::text(std::uint64_t at, std::uint64_t bytes) const {
   std::string out(bytes, '\0');
   read(at, std::as_writable_bytes(std::span(out)));
   return out;
+}
+
+std::filesystem::path cache_folder() {
+  const auto variable = [](const char* name) {
+    const char* text = std::getenv(name);
+    return std::filesystem::path(text == nullptr ? "" : text);
+  };
+  const std::filesystem::path cache = variable("XDG_CACHE_HOME"), home = variable("HOME");
+  if (cache.is_absolute()) return cache / "motley";
+  return home.is_absolute() ? home / ".cache" / "motley" : std::filesystem::path();
 }
 
 std::string text_of(const std::filesystem::filesystem_error& error) {

@@ -14,6 +14,9 @@ namespace motley {
 // Absolute, without "." and "..", and without a slash at the end: "run/" and "./run" are one directory.
 std::filesystem::path plain_path(const std::filesystem::path& path);
 
+// This user's folder for what can be made again: $XDG_CACHE_HOME/motley or ~/.cache/motley; empty: neither variable names one.
+std::filesystem::path cache_folder();
+
 std::string text_of(const std::filesystem::filesystem_error& error);  // "runs/first: File name too long"
 
 // Requires that the file's directory exists and is writable. UserError (74).

@@ -14,6 +14,11 @@
 #include "base/json.h"
 #include "config/model.h"
 #include "kernels/cuda/cudnn_graph.h"
+#include "kernels/cuda/kernel_text.h"
+#include "kernels/cuda/machine_code.h"
+#include "kernels/cuda/map_text.h"
+#include "kernels/cuda/window_text.h"
+#include "tests/support/backend_law.h"
 #include "tests/support/formulas.h"
 
 using namespace motley;
@@ -120,6 +125,26 @@ TEST_CASE("cuDNN has engines for convolutions by groups on described GPUs") {
   }
 }
 
+// On tensor cores, with sums in f32. Without a bias, and if the result is bf16 too: cuDNN 9.19 has no other. A T4 has none at all.
+TEST_CASE("cuDNN has engines for bf16 on described GPUs") {
+  for (const char* name : {"h200", "a100"}) {
+    const Descriptor device =
+        described_device(read_file((folder("MOTLEY_DEVICES", DEVICES) / (std::string(name) + ".json")).string()));
+    for (const PassKind pass : {PassKind::forward, PassKind::backward_data, PassKind::backward_filter})
+      for (const auto& [c, f] : {std::pair<Index, Index>{64, 64}, {3, 64}, {64, 17}, {25, 39}})
+        for (const Index window : {1, 3}) {
+          KernelSpec spec;
+          spec.pass = pass;
+          spec.dtype = spec.result = DType::bf16;
+          spec.roles = {16, c, 28, 28, f, window, window, 28, 28};
+          spec.padding.fill(window / 2);
+          spec.x_format = spec.w_format = spec.y_format = Format::channels_last;
+          INFO(name << ": " << summary(spec));
+          CHECK(!plan_convolution(spec, {nullptr, device.raw()}, {.most_workspace_bytes = Index{1} << 30}).empty());
+        }
+  }
+}
+
 TEST_CASE("cuDNN has an engine for every convolution of the shipped networks and their cuts on described GPUs") {
   const std::vector<KernelSpec> specs = shipped_convolutions();
   REQUIRE(specs.size() > 100);
@@ -179,4 +204,18 @@ TEST_CASE("cuDNN has an engine for every convolution of the shipped networks and
     INFO(name << ": " << first);
     CHECK(without == 0);
   }
+}
+
+TEST_CASE("NVRTC takes the texts of motley's own kernels for every architecture") {
+  int compiled_texts = 0;
+  for (const char* architecture : {"sm_75", "sm_80", "sm_90", "sm_120"})
+    for (int number = 0; number < 60; number++) {
+      const KernelSpec spec = testing::law_case(41, number, testing::LawMode::tolerance).spec;
+      if (spec.op == KernelOp::attention || number % 4 != compiled_texts % 4) continue;
+      const std::string text = spec.op == KernelOp::map ? map_text(spec).text : window_kernel_text(spec);
+      INFO(architecture << ": " << summary(spec));
+      CHECK(compiled(text, architecture).size() > 100);
+      compiled_texts++;
+    }
+  CHECK(compiled_texts > 20);
 }

@@ -70,6 +70,10 @@ TEST_CASE("CUDA law: every kernel against the reference, bf16", "[kernels][bf16]
   CHECK(testing::backend_law(*open_cuda_backend(gpu()), 33, share_of(1000), testing::LawMode::tolerance, DType::bf16) == "");
 }
 
+TEST_CASE("CUDA law: every kernel against the reference, f64", "[kernels][f64]") {
+  CHECK(testing::backend_law(*open_cuda_backend(gpu()), 35, share_of(600), testing::LawMode::tolerance, DType::f64) == "");
+}
+
 TEST_CASE("CUDA law: sums of many operands, refusals", "[other]") {
   const auto backend = open_cuda_backend(gpu());
   CHECK(testing::sums_law(*backend, {16, 56, 97}) == "");
@@ -98,7 +102,8 @@ TEST_CASE("CUDA law: a NaN survives every engine, with relu inside too", "[nan]"
   for (const bool tf32 : {false, true}) {
     device.tf32 = tf32;
     INFO((tf32 ? "with TF32" : "strict f32"));
-    CHECK(testing::nan_law(*open_cuda_backend(device)) == "");
+    CHECK(testing::nan_law(*open_cuda_backend(device), {}, tf32 ? testing::NanSpread::accepted : testing::NanSpread::refused) ==
+          "");
   }
 }
 

@@ -309,7 +309,8 @@ std::string differs(std::size_t operand, std::size_t at, double got, double expe
 }
 
 // "" or what is wrong.
-std::string compare(Backend& backend, Backend& reference, const LawCase& one, LawMode mode) {
+std::string compare(Backend& backend, Backend& reference, const LawCase& one, LawMode mode,
+                    NanSpread spreads = NanSpread::refused) {
   const std::vector<Image> got = run_kernel(backend, one.spec, one.images, one.options);
   LawCase truth = one;
   truth.spec = in_f64(one.spec);
@@ -334,7 +335,7 @@ std::string compare(Backend& backend, Backend& reference, const LawCase& one, La
     const Image& limit = static_cast<int>(i) == one.options.alias ? bounds.back() : bounds[i];
     for (std::size_t j = 0; j < expected[i].size(); j++) {
       const double a = got[i][j], b = expected[i][j];
-      if (a == b || (std::isnan(a) && std::isnan(b))) continue;
+      if (a == b || (std::isnan(a) && (std::isnan(b) || spreads == NanSpread::accepted))) continue;
       double bound = j < limit.size() ? limit[j] : 0;
       if (uses[i].dtype == DType::bf16) bound += 0x1p-8 * (std::abs(b) + bound);
       if (!(std::abs(a - b) <= bound)) return differs(i, j, a, b, bound);
@@ -344,23 +345,25 @@ std::string compare(Backend& backend, Backend& reference, const LawCase& one, La
 }
 
 // The same for kernels that may fail.
-std::string compared(Backend& backend, Backend& reference, const LawCase& one, LawMode mode) {
+std::string compared(Backend& backend, Backend& reference, const LawCase& one, LawMode mode,
+                     NanSpread spreads = NanSpread::refused) {
   try {
-    return compare(backend, reference, one, mode);
+    return compare(backend, reference, one, mode, spreads);
   } catch (const std::exception& error) {
     return error.what();
   }
 }
 
-// Every implementation that the backend has to choose from.
-std::string compare_all(Backend& backend, Backend& reference, LawCase one, LawMode mode) {
-  const std::vector<std::string> choices = backend.implementations(one.spec);
-  if (choices.empty()) return compared(backend, reference, one, mode);
+// What is wrong with each implementation that the backend has to choose from, by name ("" where there is no choice).
+std::map<std::string, std::string> compare_all(Backend& backend, Backend& reference, LawCase one, LawMode mode) {
+  std::vector<std::string> choices = backend.implementations(one.spec);
+  if (choices.empty()) choices = {""};
+  std::map<std::string, std::string> out;
   for (const std::string& name : choices) {
     one.options.implementation = name;
-    if (std::string wrong = compared(backend, reference, one, mode); !wrong.empty()) return name + ": " + wrong;
+    if (std::string wrong = compared(backend, reference, one, mode); !wrong.empty()) out[name] = std::move(wrong);
   }
-  return "";
+  return out;
 }
 
 // After a kernel has accessed memory that it does not have, every call to its device fails.
@@ -396,7 +399,8 @@ LawCase case_with_nan(const Roles& roles, Index padding, bool bias, const Formul
 // "conv2d backward_filter f32": failures of one kind mostly have one cause.
 std::string kind_of(const KernelSpec& spec) {
   std::string kind = name_of(spec.op);
-  if (spec.op != KernelOp::map) return kind + " " + name_of(spec.pass) + " " + to_string(spec.dtype);
+  if (spec.op != KernelOp::map)
+    return kind + " " + name_of(spec.pass) + " " + to_string(spec.dtype) + (spec.result == DType::bf16 ? " to bf16" : "");
   return kind +
          (spec.combine == Combine::set   ? ""
           : spec.combine == Combine::add ? " add"
@@ -446,7 +450,7 @@ std::string supports_law(Backend& backend, std::uint64_t seed, int cases) {
   return possible > 0 && impossible > 0 ? "" : "the cases are all of one kind";
 }
 
-std::string nan_law(Backend& backend, std::vector<Formula> epilogues) {
+std::string nan_law(Backend& backend, std::vector<Formula> epilogues, NanSpread spreads) {
   if (epilogues.empty()) epilogues = {Formula{}, forward_of("relu")};
   const std::unique_ptr<Backend> reference = reference_backend();
   std::string failures;
@@ -463,7 +467,7 @@ std::string nan_law(Backend& backend, std::vector<Formula> epilogues) {
         if (choices.empty()) choices = {""};
         for (const std::string& name : choices) {
           one.options.implementation = name;
-          const std::string wrong = compared(backend, *reference, one, LawMode::exact);
+          const std::string wrong = compared(backend, *reference, one, LawMode::exact, spreads);
           if (!wrong.empty() && failed.insert(name).second) failures += "\n" + name + ": " + describe(one) + ": " + wrong;
         }
       }
@@ -477,7 +481,7 @@ std::string backend_law(Backend& backend, std::uint64_t seed, int cases, LawMode
   };
   const std::unique_ptr<Backend> reference = reference_backend();
   const char* const only = std::getenv("MOTLEY_LAW_OP");
-  std::map<std::string, Failures> failures;  // by kind
+  std::map<std::pair<std::string, std::string>, Failures> failures;  // by kind and engine
   std::map<std::string, int> cases_of;
   int failed = 0, lost_at = -1;
   for (int number = 0; number < cases && lost_at < 0; number++) {
@@ -487,19 +491,22 @@ std::string backend_law(Backend& backend, std::uint64_t seed, int cases, LawMode
     if (dtype == DType::bf16) store_in_bf16(one, number);
     const std::string kind = kind_of(one.spec);
     cases_of[kind]++;
-    const std::string wrong = compare_all(backend, *reference, one, mode);
+    const std::map<std::string, std::string> wrong = compare_all(backend, *reference, one, mode);
     if (wrong.empty()) continue;
     failed++;
     if (is_lost(backend)) lost_at = number;
-    Failures& of_kind = failures[kind];
-    if (of_kind.count++ == 0 || lost_at >= 0)
-      of_kind.first += "\n  seed " + std::to_string(seed) + " case " + std::to_string(number) + ": " + describe(one) + ": " + wrong;
+    for (const auto& [name, text] : wrong) {
+      Failures& its = failures[{kind, name.substr(0, name.find('_'))}];
+      if (its.count++ == 0)
+        its.first += "\n  seed " + std::to_string(seed) + " case " + std::to_string(number) + ": " + describe(one) + ": " + name +
+                     ": " + text;
+    }
   }
   if (failed == 0) return "";
   std::string text = std::to_string(failed) + " of " + std::to_string(cases) + " cases break the law";
-  for (const auto& [kind, of_kind] : failures)
-    text += "\n" + kind + ": " + std::to_string(of_kind.count) + " of " + std::to_string(cases_of[kind]) +
-            ", the first:" + of_kind.first;
+  for (const auto& [key, its] : failures)
+    text += "\n" + key.first + (key.second.empty() ? "" : " by " + key.second) + ": " + std::to_string(its.count) + " of " +
+            std::to_string(cases_of[key.first]) + ", the first:" + its.first;
   if (lost_at >= 0)
     text += "\nthe device is lost since case " + std::to_string(lost_at) + ": " + std::to_string(cases - lost_at - 1) +
             " cases not run";

@@ -42,12 +42,15 @@ std::string supports_law(Backend& backend, std::uint64_t seed, int cases);
 
 // A NaN in x is in exactly those results whose windows reach it, through bias and these epilogues (not given: none, and relu) too:
 // convolutions of every implementation that the backend has, each by itself. "" or every implementation that loses it (or spreads
-// it), with the first element that differs.
-std::string nan_law(Backend& backend, std::vector<Formula> epilogues = {});
+// it), with the first element that differs. spreads: a NaN may be in other results too (tensor cores multiply channels of other
+// groups by 0), but never lost.
+enum class NanSpread : std::uint8_t { refused, accepted };
+std::string nan_law(Backend& backend, std::vector<Formula> epilogues = {}, NanSpread spreads = NanSpread::refused);
 
 // Sums of so many operands in f32, over contiguous, strided, broadcast and in-place views: of reals of very unlike magnitudes the
 // same bits as the reference's one loop in the operands' order; of small integers also reduced by a sum and by a maximum. "" or
 // what differs.
 std::string sums_law(Backend& backend, const std::vector<int>& operands);
+std::vector<KernelSpec> specs_of_sums_law(const std::vector<int>& operands);
 
 }  // namespace motley::testing

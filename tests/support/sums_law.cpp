@@ -59,6 +59,13 @@ KernelSpec spec_of(const Views& views, int operands) {
 
 }  // namespace
 
+std::vector<KernelSpec> specs_of_sums_law(const std::vector<int>& operands) {
+  std::vector<KernelSpec> out;
+  for (const int count : operands)
+    for (const Views& views : all_views()) out.push_back(spec_of(views, count));
+  return out;
+}
+
 std::string sums_law(Backend& backend, const std::vector<int>& operands) {
   const auto reference = reference_backend();
   for (const int count : operands)
