@@ -16,6 +16,7 @@
 #include "app/cpu_isas.h"
 #include "app/launcher.h"
 #include "app/mpiexec.h"
+#include "app/run_directory.h"
 #include "balance/balance_within.h"
 #include "balance/choose_parts.h"
 #include "balance/needed_kernels.h"
@@ -24,10 +25,13 @@
 #include "base/hash.h"
 #include "base/host.h"
 #include "base/json.h"
+#include "explain/explain.h"
 #include "kernels/emulated/emulated_backend.h"
 #include "mesh/mesh_json.h"
 #include "plan/check_rules.h"
+#include "plan/plan_file.h"
 #include "plan/planner.h"
+#include "plan/rules_json.h"
 #include "profiler/measure_kernels.h"
 #include "run/agreed.h"
 #include "run/planned.h"
@@ -322,15 +326,10 @@ std::vector<std::string> doubts(const Job& job, const Step& step, const Plan& pl
   return notes;
 }
 
-namespace {
-
-// The forward passes up to the logits, in micro-batches of the job's training.
 Step evaluation_of(const Job& job) {
   const Model model = build_model(job.model, job.train.batch / job.train.accumulate);
   return inference({model.logits}, job.train.storage());
 }
-
-}  // namespace
 
 std::optional<Step> evaluation_beside(const Job& job) {
   return limits_memory(job.mesh) && has_test_part(job.data) ? std::optional(evaluation_of(job)) : std::nullopt;
@@ -343,32 +342,108 @@ Plan plan_of(const Job& job, const Step& step, const Profile& profile) {
                     : balance(step, job.mesh, job.rules, profile, options);
 }
 
-Plan plan_of(Runtime& rt, const Job& job, const Step& step, const Profile& profile) {
-  return planned(rt.transport(), step, job.mesh, [&] { return plan_of(job, step, profile); });
+JobPlans plans_of(const Job& job, const Step& step, const Profile& profile) {
+  if (!has_test_part(job.data)) return {plan_of(job, step, profile)};
+  TrainPlans both = balance_both(step, evaluation_of(job), job.mesh, job.rules, profile, {.dtype = job.train.dtype()});
+  return {std::move(both.training), std::move(both.evaluation)};
 }
 
-JobPlans plans_of(Runtime& rt, const Job& job, const Step& step, const Profile& profile) {
-  if (!has_test_part(job.data)) return {plan_of(rt, job, step, profile)};
-  const Step evaluation = evaluation_of(job);
-  std::optional<TrainPlans> both;  // rank 0's
-  const Plan training = planned(rt.transport(), step, job.mesh, [&] {
-    both = balance_both(step, evaluation, job.mesh, job.rules, profile, {.dtype = job.train.dtype()});
-    return both->training;
-  });
-  return {training, planned(rt.transport(), evaluation, job.mesh, [&] { return both->evaluation; })};
-}
-
-Plan evaluation_plan_of(Runtime& rt, const Job& job, const Step& training, const Profile& profile) {
+Plan evaluation_plan_of(const Job& job, const Step& training, const Profile& profile) {
   const Step step = evaluation_of(job);
-  return planned(rt.transport(), step, job.mesh, [&] {
-    LayoutRules rules = rules_within(step.passes(), job.rules);
+  LayoutRules rules = rules_within(step.passes(), job.rules);
+  try {
+    rules.homes = plan_of(job, training, profile).homes();
+  } catch (const UserError& e) {  // training does not fit, which says nothing about an evaluation
+    if (e.code() != Exit::device) throw;
+  }
+  return balance(step, job.mesh, rules, profile, {.dtype = job.train.dtype(), .baselines = false});
+}
+
+namespace {
+
+std::string made_for(const Job& job) {
+  return hex(hash_bytes(to_text(to_json(job.mesh)) + to_text(to_json(job.rules))));
+}
+
+}  // namespace
+
+std::string plan_file_of(const Job& job, const JobPlans& plans, PlanDetail detail) {
+  return plan_file_text(plans.training, plans.evaluation ? &*plans.evaluation : nullptr, made_for(job), detail);
+}
+
+GivenPlan read_plan_for(const Job& job, const Step& step, const fs::path& file) {
+  GivenPlan out{file.string(), read_file(file.string())};
+  static_cast<void>(plan_of_text(out.name, out.text, step, job.mesh));
+  return out;
+}
+
+std::optional<GivenPlan> plan_of_run(const Job& job, const Step& step, const fs::path& run) {
+  const fs::path file = run / kPlanFile;
+  std::error_code ignored;
+  if (!fs::is_regular_file(file, ignored)) return {};
+  try {
+    if (motley::made_for(file.string(), read_file(file.string())) != made_for(job)) return {};
+    return read_plan_for(job, step, file);
+  } catch (const UserError&) {  // of another batch, or of an older motley: chosen again
+    return {};
+  }
+}
+
+Plan evaluation_from(const GivenPlan& given, const Job& job, const Step& step,
+                     const std::function<void(const std::string&)>& said) {
+  const Step evaluation = evaluation_of(job);
+  if (const auto text = evaluation_text(given.name, given.text))
+    return plan_of_text(given.name + ", /evaluation", *text, evaluation, job.mesh);
+  said(given.name + " has no plan of the evaluation: it follows from the parts and homes of the training's");
+  const Plan training = plan_of_text(given.name, given.text, step, job.mesh);
+  LayoutRules rules = rules_within(evaluation.passes(), training.data().rules);
+  rules.homes = training.homes();
+  return balance(evaluation, job.mesh, rules, {}, {.dtype = job.train.dtype(), .baselines = false});
+}
+
+JobPlans plans_from(const GivenPlan& given, const Job& job, const Step& step, const std::function<void(const std::string&)>& said) {
+  JobPlans out{plan_of_text(given.name, given.text, step, job.mesh)};
+  if (has_test_part(job.data)) out.evaluation = evaluation_from(given, job, step, said);
+  return out;
+}
+
+LayoutRules rules_of(const GivenPlan& given, const Job& job, const Step& step) {
+  return plan_of_text(given.name, given.text, step, job.mesh).data().rules;
+}
+
+JobPlans plans_to_give(const Job& job, const Step& step, const Profile& profile, const Options& options) {
+  if (options.verb == Verb::plan && (!options.output.empty() || options.form == Form::json)) return plans_of(job, step, profile);
+  return {plan_of(job, step, profile)};
+}
+
+Profile profile_beside(Runtime& rt, const Job& job) {
+  const std::string text = from_rank_0(rt.transport(), [&] {
     try {
-      rules.homes = plan_of(job, training, profile).homes();
-    } catch (const UserError& e) {  // training does not fit, which says nothing about an evaluation
-      if (e.code() != Exit::device) throw;
+      return fs::exists(profile_path(job)) ? profile_at_hand(job).json() : std::string();
+    } catch (const Error&) {
+      return std::string();
     }
-    return balance(step, job.mesh, rules, profile, {.dtype = job.train.dtype(), .baselines = false});
   });
+  if (text.empty()) return {};
+  Profile profile = Profile::parse("rank 0's profile", text);
+  try {
+    if (!profile.devices.empty()) require_same_devices(rt, job.mesh, profile, profile_path(job).string());
+  } catch (const UserError&) {  // on all ranks together
+    return {};
+  }
+  return profile;
+}
+
+Plan same_plan(Runtime& rt, const Job& job, const Step& step, const std::function<Plan()>& make) {
+  return planned(rt.transport(), step, job.mesh, make);
+}
+
+JobPlans same_plans(Runtime& rt, const Job& job, const Step& step, const std::function<JobPlans()>& make) {
+  std::optional<JobPlans> made;  // rank 0's
+  const auto training = [&] { return (made = make())->training; };
+  Plan of_training = planned(rt.transport(), step, job.mesh, training);
+  if (!has_test_part(job.data)) return {std::move(of_training)};
+  return {std::move(of_training), planned(rt.transport(), evaluation_of(job), job.mesh, [&] { return *made->evaluation; })};
 }
 
 LayoutRules resolved_rules(const Job& job, const Step& step, const Profile& profile) {

@@ -4,8 +4,12 @@
 #include <motley/measure.h>
 
 #include <filesystem>
+#include <functional>
 #include <optional>
+#include <string>
+#include <vector>
 
+#include "app/options.h"
 #include "config/job.h"
 
 namespace motley::app {
@@ -45,17 +49,39 @@ std::vector<std::string> doubts(const Job& job, const Step& step, const Plan& pl
 std::optional<Step> evaluation_beside(const Job& job);
 // Of training, in the memory that its evaluation leaves. UserError (69): too little for both.
 Plan plan_of(const Job& job, const Step& step, const Profile& profile);
-// Collective: rank 0's plan, on all ranks.
-Plan plan_of(Runtime& rt, const Job& job, const Step& step, const Profile& profile);
-// Collective. The same plan of training, and that of the evaluation beside it; none without test samples.
+// The same plan of training, and that of the evaluation beside it; none without test samples.
 struct JobPlans {
   Plan training;
   std::optional<Plan> evaluation{};
 };
-JobPlans plans_of(Runtime& rt, const Job& job, const Step& step, const Profile& profile);
-// Collective. The plan of an evaluation alone, on the parameters as training stores them; where the devices have no memory to
-// train, as the evaluation's own rules say.
-Plan evaluation_plan_of(Runtime& rt, const Job& job, const Step& training, const Profile& profile);
+JobPlans plans_of(const Job& job, const Step& step, const Profile& profile);
+// Of these what a command gives: the evaluation's plan too where they are written as JSON.
+JobPlans plans_to_give(const Job& job, const Step& step, const Profile& profile, const Options& options);
+// What a plan file says (explain.h: plan_file_text).
+std::string plan_file_of(const Job& job, const JobPlans& plans, PlanDetail detail);
+
+// A plan file: of --plan, or of the run that is resumed.
+struct GivenPlan {
+  std::string name{}, text{};
+};
+// UserError (66, 78): no such file, a plan of another network, batch or mesh.
+GivenPlan read_plan_for(const Job& job, const Step& step, const std::filesystem::path& file);
+// The plan of the run with this directory, if it is one of this step, mesh and layout.
+std::optional<GivenPlan> plan_of_run(const Job& job, const Step& step, const std::filesystem::path& run);
+// Without an evaluation in the file: its homes and rules decide, and `said` says so.
+Plan evaluation_from(const GivenPlan& given, const Job& job, const Step& step, const std::function<void(const std::string&)>& said);
+JobPlans plans_from(const GivenPlan& given, const Job& job, const Step& step, const std::function<void(const std::string&)>& said);
+LayoutRules rules_of(const GivenPlan& given, const Job& job, const Step& step);  // of its training
+// The profile beside such plans: for the simulated side of traces; empty, if there is none of these devices. Collective.
+Profile profile_beside(Runtime& rt, const Job& job);
+
+// Collective: rank 0's plans, on all ranks.
+Plan same_plan(Runtime& rt, const Job& job, const Step& step, const std::function<Plan()>& make);
+JobPlans same_plans(Runtime& rt, const Job& job, const Step& step, const std::function<JobPlans()>& make);
+// The plan of an evaluation alone, on the parameters as training stores them; where the devices have no memory to train, as the
+// evaluation's own rules say.
+Step evaluation_of(const Job& job);  // the forward passes up to the logits, in micro-batches of the job's training
+Plan evaluation_plan_of(const Job& job, const Step& training, const Profile& profile);
 // The job's rules with every part resolved as in that plan.
 LayoutRules resolved_rules(const Job& job, const Step& step, const Profile& profile);
 // The same for the job's evaluation.

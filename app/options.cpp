@@ -110,6 +110,11 @@ CLI::Option* add_job(CLI::App* verb, Words& w, const char* text) {
   return verb->add_option("JOB", w.job, text)->type_name("FILE");
 }
 
+void add_plan(CLI::App* verb, Options& o) {
+  verb->add_option("--plan", o.plan, "the plan of a file that `motley plan -o` wrote: nothing is measured, nothing chosen")
+      ->type_name("FILE");
+}
+
 void add_form(CLI::App* verb, Words& w) {
   one_of(verb->add_option("--format", w.form, "format of the result (default text)"), {"text", "json"});
 }
@@ -133,11 +138,14 @@ void add_verbs(CLI::App& app, Options& o, Words& w) {
   add_job(plan, w, "the job file")->required();
   add_form(plan, w);
   plan->add_flag("--full", o.full, "list every rank, exchange and tensor, also of a plan for more than 16 ranks");
-  plan->add_option("-o,--output", o.output, "write the plan there (default: stdout)")->type_name("FILE");
+  plan->add_option("-o,--output", o.output,
+                   "also write the plan there, as JSON: for --plan of train, eval, predict, verify, explain")
+      ->type_name("FILE");
 
   CLI::App* explain = add_verb(app, "explain", "describe a plan: which rank stores, owns and reads what, what is sent and why");
   add_job(explain, w, "the job file")->required();
   explain->add_option("--tensor", o.tensor, "only this tensor, e.g. conv2d_1 or conv2d_1.weight")->type_name("NAME");
+  add_plan(explain, o);
   explain->add_option("--svg", o.svg, "write a picture (SVG) there")->type_name("FILE");
   add_form(explain, w);
 
@@ -154,6 +162,7 @@ void add_verbs(CLI::App& app, Options& o, Words& w) {
                            "when a rank dies or hangs, restart from the last good checkpoint, at most N times (default 0)"),
          "N", 0, 1000000);
   train->add_option("--from-checkpoint", o.from, "what the launcher has chosen")->group("");
+  add_plan(train, o);
   train->add_option("--dump", o.dump, "write weights before and after, and the batches, as .npy")->type_name("DIR");
   train->add_option("--trace", o.trace, "write a Chrome trace of the last steps, measured and simulated side by side")
       ->type_name("FILE");
@@ -168,6 +177,7 @@ void add_verbs(CLI::App& app, Options& o, Words& w) {
   within(verify->add_option("--steps", o.steps, "training steps (default 3)"), "N", 1, 1000000);
   within(verify->add_option("--batch", o.batch, "samples per step (default 4)"), "N", 1, 1000000000);
   verify->add_flag("--inference", o.inference, "verify inference (the network of evaluation and prediction) instead of training");
+  add_plan(verify, o);
   verify->add_option("--dump", o.dump, "write the tensors of the sharded runs as .npy")->type_name("DIR");
   add_form(verify, w);
 
@@ -175,11 +185,13 @@ void add_verbs(CLI::App& app, Options& o, Words& w) {
   CLI::App* eval = add_verb(app, "eval", "loss and accuracy of weights on the job's test samples");
   add_job(eval, w, "the job file")->required();
   eval->add_option("--weights", o.weights, weights_text)->required()->type_name("PATH");
+  add_plan(eval, o);
   add_form(eval, w);
 
   CLI::App* predict = add_verb(app, "predict", "the network's outputs (logits) for samples in a .npy file");
   add_job(predict, w, "the job file")->required();
   predict->add_option("--weights", o.weights, weights_text)->required()->type_name("PATH");
+  add_plan(predict, o);
   predict
       ->add_option("--input", o.inputs,
                    "the samples: an array [samples, a sample's dims...]; with several inputs once per input, as NAME=X.npy")

@@ -38,7 +38,8 @@ struct Options {
   Form form = Form::text;
   std::filesystem::path output{}, mesh{}, run_directory{}, dump{}, svg{}, trace{};  // empty: not given; trace: of train
   std::filesystem::path weights{};                                                  // for eval and predict
-  std::vector<std::string> inputs{};                                                // for predict: FILE or NAME=FILE
+  std::filesystem::path plan{};          // of train, eval, predict, verify, explain: what `plan -o` has saved; empty: chosen now
+  std::vector<std::string> inputs{};     // for predict: FILE or NAME=FILE
   std::string resume{};                  // train: a run directory, a checkpoint or "auto"; empty: a new run
   std::filesystem::path from{};          // train, for its ranks: the checkpoint that was chosen
   std::string kind{};                    // schema: kind of file; model: name of the network

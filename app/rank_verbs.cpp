@@ -49,6 +49,47 @@ Measure when_of(const Job& job) {
   throw InternalError("an unknown way to measure");
 }
 
+// The plan that is not chosen now: of --plan, or of the run that is resumed on the same mesh by the same layout. Collective.
+std::optional<GivenPlan> given_plan(Runtime& rt, const Task& task, const Step& step) {
+  const std::string text = from_rank_0(rt.transport(), [&] {
+    std::optional<GivenPlan> given;
+    if (!task.options.plan.empty())
+      given = read_plan_for(task.job, step, task.options.plan);
+    else if (!task.options.from.empty())
+      given = plan_of_run(task.job, step, task.options.from.parent_path().parent_path());
+    return given ? to_text(Json(Json::Array{given->name, given->text})) : std::string();
+  });
+  if (text.empty()) return {};
+  Complaints complaints;
+  const auto words = std::get<Json::Array>(read_json("rank 0's plan", text, complaints)->value);
+  return GivenPlan{std::get<std::string>(words.at(0).value), std::get<std::string>(words.at(1).value)};
+}
+
+// The plans of training and its evaluation, and the profile that they were chosen from (that is beside them, where they are given).
+// Collective.
+struct Planned {
+  Profile profile{};
+  JobPlans plans;
+};
+Planned planned_job(Runtime& rt, const Task& task, const Step& step) {
+  const Job& job = task.job;
+  const auto said = [&](const std::string& text) {
+    if (rt.rank() == 0) task.console.say(LogLevel::info, "note: " + text);
+  };
+  rt.phase("planning");
+  if (const std::optional<GivenPlan> given = given_plan(rt, task, step)) {
+    said("the plan is that of " + given->name + ": nothing is measured");
+    Profile profile = profile_beside(rt, job);
+    return {std::move(profile), same_plans(rt, job, step, [&] { return plans_from(*given, job, step, said); })};
+  }
+  rt.phase("measuring");
+  Profile profile = profile_of(rt, job, step, measuring(task, when_of(job)));
+  task.console.progress_done();
+  rt.phase("planning");
+  JobPlans plans = same_plans(rt, job, step, [&] { return plans_of(job, step, profile); });
+  return {std::move(profile), std::move(plans)};
+}
+
 std::string summary_of(const Profile& profile, const std::filesystem::path& file) {
   std::string text = fmt::format("profile     {}\n", file.empty() ? "not kept" : file.string());
   for (std::size_t d = 0; d < profile.devices.size(); d++) {
@@ -163,27 +204,27 @@ std::string summary_of(const TrainSummary& run, const Mesh& mesh, const std::fil
 
 }  // namespace
 
-void give_plan(const Plan& plan, const Profile& profile, const Options& options, Console& console,
+void give_plan(const Job& job, const JobPlans& plans, const Profile& profile, const Options& options, Console& console,
                const std::vector<std::string>& notes) {
+  const Plan& plan = plans.training;
   if (options.verb == Verb::explain) {
     if (!options.svg.empty()) give_result(explain_svg(plan, profile, options.tensor), options.svg, console);
     return print_result(options.form == Form::json ? to_text(explain_json(plan, profile, options.tensor), 1) + "\n"
                                                    : explain_text(plan, profile, options.tensor));
   }
   const PlanDetail detail = options.full ? PlanDetail::full : PlanDetail::summary;
-  std::string text = options.form == Form::json ? plan.json(detail) : plan.table(detail);
-  if (!text.ends_with('\n')) text += '\n';
-  if (const std::string kernels = kernels_line(plan.mesh(), plan.data().dtype); options.form != Form::json && !kernels.empty())
-    text += kernels + "\n";
   std::vector<std::string> all = equal_notes(plan.mesh(), profile);
   all.insert(all.end(), notes.begin(), notes.end());
-  for (const std::string& note : all) {  // about this machine, not the plan: JSON contains only the plan
-    if (options.form == Form::json)
-      console.say(LogLevel::warning, "note: " + note);
-    else
-      text += "note: " + note + "\n";
+  if (options.form == Form::json || !options.output.empty()) give_result(plan_file_of(job, plans, detail), options.output, console);
+  if (options.form == Form::json) {  // notes are about this machine: JSON contains only the plan
+    for (const std::string& note : all) console.say(LogLevel::warning, "note: " + note);
+    return;
   }
-  give_result(text, options.output, console);
+  std::string text = plan.table(detail);
+  if (!text.ends_with('\n')) text += '\n';
+  if (const std::string kernels = kernels_line(plan.mesh(), plan.data().dtype); !kernels.empty()) text += kernels + "\n";
+  for (const std::string& note : all) text += "note: " + note + "\n";
+  print_result(text);
 }
 
 void plan_ranks(Runtime& rt, const Task& task) {
@@ -192,7 +233,8 @@ void plan_ranks(Runtime& rt, const Task& task) {
   const Profile profile = profile_of(rt, task.job, step, measuring(task, when_of(task.job)));
   task.console.progress_done();
   rt.phase("planning");
-  if (rt.rank() == 0) give_plan(plan_of(task.job, step, profile), profile, task.options, task.console);
+  if (rt.rank() == 0)
+    give_plan(task.job, plans_to_give(task.job, step, profile, task.options), profile, task.options, task.console);
 }
 
 void profile_ranks(Runtime& rt, const Task& task) {
@@ -223,10 +265,7 @@ void train_ranks(Runtime& rt, const Task& task) {
   if (rt.rank() == 0)
     for (const std::string& note : schedule_notes(options.schedule)) task.console.say(LogLevel::warning, "note: " + note);
   const Step step = training(model.loss, job.train.optimizer, options);
-  rt.phase("measuring");
-  const Profile profile = profile_of(rt, job, step, measuring(task, when_of(job)));
-  rt.phase("planning");
-  const JobPlans plans = plans_of(rt, job, step, profile);
+  const auto [profile, plans] = planned_job(rt, task, step);
   if (task.options.log_level >= LogLevel::debug) task.console.say(LogLevel::debug, plans.training.table());
   if (agree(rt.transport(), rt.stop_requested() ? 1 : 0).status != 0) throw Stopped("stopped on request before the first step");
   rt.phase("training");
@@ -240,6 +279,7 @@ void train_ranks(Runtime& rt, const Task& task) {
       train_job(rt, {.plan = &plans.training,
                      .evaluation = plans.evaluation ? &*plans.evaluation : nullptr,
                      .evaluate = evaluation_of(job.model, model),
+                     .plan_file = plan_file_of(job, plans, PlanDetail::summary),
                      .profile = &profile,
                      .data = data,
                      .in_epoch =
@@ -276,8 +316,7 @@ struct Loaded {
   Plan plan;
   std::unique_ptr<State> state{};
   std::unique_ptr<Predictor> predictor{};
-  Loaded(Runtime& rt, const Task& task, const Step& step, const Profile& profile)
-      : plan(evaluation_plan_of(rt, task.job, step, profile)) {
+  Loaded(Runtime& rt, const Task& task, Plan its) : plan(std::move(its)) {
     DeviceMemory* const device = task.job.train.dtype() == DType::f64 ? nullptr : rt.backend(task.job.mesh).device_memory();
     state = std::make_unique<State>(plan, rt.rank(), task.job.train.seed, device);
     load_weights(rt, *state, task.options.weights);
@@ -286,11 +325,17 @@ struct Loaded {
 };
 
 Loaded loaded(Runtime& rt, const Task& task) {
-  const Step step = step_of(task.job);
+  const Job& job = task.job;
+  const Step step = step_of(job);
+  const Step evaluation = motley::app::evaluation_of(job);
+  if (const std::optional<GivenPlan> given = given_plan(rt, task, step)) {
+    const auto said = [&](const std::string& text) { task.console.say(LogLevel::info, "note: " + text); };
+    return {rt, task, same_plan(rt, job, evaluation, [&] { return evaluation_from(*given, job, step, said); })};
+  }
   rt.phase("measuring");
-  const Profile profile = profile_of(rt, task.job, step, measuring(task, when_of(task.job)));
+  const Profile profile = profile_of(rt, job, step, measuring(task, when_of(job)));
   task.console.progress_done();
-  return {rt, task, step, profile};
+  return {rt, task, same_plan(rt, job, evaluation, [&] { return evaluation_plan_of(job, step, profile); })};
 }
 
 }  // namespace
@@ -398,16 +443,19 @@ void verify_ranks(Runtime& rt, const Task& task) {
       std::none_of(passes.parameters.begin(), passes.parameters.end(), [&](int p) { return passes.statistic(p) != nullptr; });
   if (whole_batch) options.accumulate = 1;
   const Step whole = training(model.loss, job.train.optimizer, options);
-  rt.phase("measuring");
   // The cuts are those that `train` would use at its own batch.
   const Step trained = step_of(job);
-  const Profile profile = profile_of(rt, job, trained, measuring(task, when_of(job)));
+  const std::optional<GivenPlan> given = given_plan(rt, task, trained);
+  rt.phase("measuring");
+  const Profile profile = given ? profile_beside(rt, job) : profile_of(rt, job, trained, measuring(task, when_of(job)));
   task.console.progress_done();
   rt.phase("verifying");
   LayoutRules rules, evaluation_rules;
   on_rank_0(rt.transport(), [&] {  // all ranks run rank 0's plans
-    rules = resolved_rules(job, trained, profile);
-    if (task.options.inference) evaluation_rules = resolved_evaluation_rules(job, profile);
+    const auto said = [&](const std::string& text) { task.console.say(LogLevel::info, "note: " + text); };
+    rules = given ? rules_of(*given, job, trained) : resolved_rules(job, trained, profile);
+    if (!task.options.inference) return;
+    evaluation_rules = given ? evaluation_from(*given, job, trained, said).data().rules : resolved_evaluation_rules(job, profile);
   });
   const VerifyInput input{.step = &step,
                           .whole = &whole,

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "app/console.h"
+#include "app/job_plan.h"
 #include "config/job.h"
 
 namespace motley::app {
@@ -35,8 +36,8 @@ std::map<std::string, std::filesystem::path> input_files(const Options& options,
 // Without a job: a grid of convolution shapes on a mesh.
 void profile_grid(Runtime& rt, const Mesh& mesh, const Options& options, Console& console);
 
-// Prints the plan as text or JSON, to stdout or a file; notes go with the text, or to stderr.
-void give_plan(const Plan& plan, const Profile& profile, const Options& options, Console& console,
+// Prints the plan of training as text or JSON, and writes both into the file of -o; notes go with the text, or to stderr.
+void give_plan(const Job& job, const JobPlans& plans, const Profile& profile, const Options& options, Console& console,
                const std::vector<std::string>& notes = {});
 
 }  // namespace motley::app

@@ -28,6 +28,7 @@
 #include "config/remaining.h"
 #include "explain/explain.h"
 #include "mesh/mesh_json.h"
+#include "plan/plan_file.h"
 #include "profiler/measure_kernels.h"
 #include "run/agreed.h"
 #include "run/start.h"
@@ -401,17 +402,27 @@ int with_ranks(const Options& given, const CommandLine& line) {
   }
   const Subject subject = load_subject(options);
   static_cast<void>(role(subject.mesh().ranks()));  // refuses srun's lone tasks
+  if (!options.plan.empty())
+    static_cast<void>(read_plan_for(*subject.job, step_of(*subject.job), options.plan));  // before ranks start
   if (options.verb == Verb::plan || options.verb == Verb::explain) {
     const Step step = step_of(*subject.job);
     if (!options.tensor.empty()) static_cast<void>(find_tensor(step.passes(), options.tensor));
-    const PlanAtHand found = plan_at_hand(*subject.job, step);
     Console console(options, Console::Voice::speaks);
+    if (!options.plan.empty()) {
+      const GivenPlan file = read_plan_for(*subject.job, step, options.plan);
+      const JobPlans plans{plan_of_text(file.name, file.text, step, subject.mesh())};
+      give_plan(*subject.job, plans, profile_for(*subject.job), options, console);
+      return 0;
+    }
+    const PlanAtHand found = plan_at_hand(*subject.job, step);
     if (found.plan) {
       std::vector<std::string> notes = device_notes(subject.mesh());
       for (std::string& note : core_notes(subject.mesh())) notes.push_back(std::move(note));
       for (std::string& note : subject.notes()) notes.push_back(std::move(note));
       for (std::string& note : doubts(*subject.job, step, *found.plan, found.profile)) notes.push_back(std::move(note));
-      give_plan(*found.plan, found.profile, options, console, notes);
+      const bool whole = options.verb == Verb::plan && (!options.output.empty() || options.form == Form::json);
+      const JobPlans plans = whole ? plans_of(*subject.job, step, found.profile) : JobPlans{*found.plan};
+      give_plan(*subject.job, plans, found.profile, options, console, notes);
       return 0;
     }
     console.say(LogLevel::info, "measuring: " + found.why_not);

@@ -21,6 +21,10 @@ Json explain_json(const Plan& plan, const Profile& profile, const std::string& t
 // One rect of class "own" per rank and box that the rank holds of a tensor.
 std::string explain_svg(const Plan& plan, const Profile& profile, const std::string& tensor);
 
+// The text of a plan file: Plan::json() of training, with that of the evaluation beside it (none: null) and what the plans were
+// made for (plan/plan_file.h).
+std::string plan_file_text(const Plan& training, const Plan* evaluation, const std::string& made_for, PlanDetail detail);
+
 // Messages of one pair of ranks in one move of a tensor; the move's step is "add", "copy" or "fill". The boxes are those of one
 // micro-batch.
 struct Movement {

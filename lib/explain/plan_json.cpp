@@ -142,10 +142,25 @@ Json exchanges_json(const PlanData& d, int ranks) {
 
 }  // namespace
 
+namespace {
+
+Json whole_json(const Plan& plan, PlanDetail detail) {
+  Json out = kept_json(plan);
+  if (const int ranks = plan.mesh().ranks(); detail == PlanDetail::full || ranks <= kMostRanks)
+    out.set("tensors", tensors_json(plan.data(), plan.mesh())).set("exchanges", exchanges_json(plan.data(), ranks));
+  return out;
+}
+
+}  // namespace
+
 std::string Plan::json(PlanDetail detail) const {
-  Json out = kept_json(*this);
-  if (detail == PlanDetail::full || mesh_.ranks() <= kMostRanks)
-    out.set("tensors", tensors_json(data(), mesh_)).set("exchanges", exchanges_json(data(), mesh_.ranks()));
+  return to_text(whole_json(*this, detail), 1) + "\n";
+}
+
+std::string plan_file_text(const Plan& training, const Plan* evaluation, const std::string& made_for, PlanDetail detail) {
+  Json out = whole_json(training, detail);
+  if (!made_for.empty()) out.set("made_for", made_for);
+  if (evaluation != nullptr) out.set("evaluation", kept_json(*evaluation));
   return to_text(out, 1) + "\n";
 }
 

@@ -153,6 +153,12 @@ Json baselines_json(const Baseline& b) {
   return out;
 }
 
+Json network_json(const Passes& passes) {
+  Json out{Json::Array{}};
+  for (const std::string& one : network_of(passes)) out.push(one);
+  return out;
+}
+
 Json decisions_json(const PlanData& data, const Step& step, const Mesh& mesh) {
   Json passes{Json::Array{}}, parameters{Json::Array{}};
   for (std::size_t p = 0; p < data.passes.passes.size(); p++) {
@@ -168,6 +174,7 @@ Json decisions_json(const PlanData& data, const Step& step, const Mesh& mesh) {
     }
   Json out;
   out.set("step", hex(step.hash()))
+      .set("network", network_json(step.passes()))
       .set("dtype", to_string(data.dtype))
       .set("axes", axes_json(mesh))
       .set("devices", devices_json(mesh))
@@ -182,6 +189,17 @@ Json decisions_json(const PlanData& data, const Step& step, const Mesh& mesh) {
 }
 
 }  // namespace
+
+std::vector<std::string> network_of(const Passes& passes) {
+  std::vector<std::string> out;
+  for (const StepTensor& t : passes.tensors)
+    if (t.role == TensorRole::input || t.role == TensorRole::label || t.role == TensorRole::parameter) {
+      std::string& text = out.emplace_back(t.name + " [");
+      for (std::size_t d = 0; d < t.shape.rank(); d++) text += (d == 0 ? "" : ", ") + std::to_string(t.shape[d].size);
+      text += "]";
+    }
+  return out;
+}
 
 Json kept_json(const Plan& plan) {
   const PlanData& data = plan.data();

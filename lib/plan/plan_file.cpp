@@ -51,6 +51,7 @@ struct HomeFile {
 };
 struct Decisions {
   std::string step{}, dtype{};
+  std::vector<std::string> network{};  // empty: in a file of an older motley
   std::vector<AxisFile> axes{};
   std::vector<std::string> devices{};  // names; empty: in a file of an older motley
   LayoutRules rules{};
@@ -64,6 +65,8 @@ struct Decisions {
 };
 struct PlanFile {
   Decisions decisions{};
+  std::optional<std::string> evaluation{};  // a text of this form
+  std::string made_for{};
   std::vector<CutChoice> cuts{};
   std::vector<std::string> notes{};
   std::optional<double> step_seconds{}, step_q25{}, step_q75{};
@@ -173,6 +176,7 @@ const Table<HomeFile>& home_fields() {
 const Table<Decisions>& decision_fields() {
   static const Table<Decisions> table{
       text_field("step", "the hash of what is computed", &Decisions::step),
+      texts("network", "its inputs, labels and parameters with their sizes", &Decisions::network, false),
       {"dtype", "of floats: f32 or f64", "text", true,
        [](Reader& r, const Json& j, Decisions& out) {
          r.text(j, out.dtype, {"f32", "f64"});
@@ -237,6 +241,9 @@ const Table<PlanFile>& plan_fields() {
                                          number_or_null("fast_alone", "seconds", &Baseline::fast_alone, 0, kMost)};
   static const Table<PlanFile> table{
       unread<PlanFile>("version", "of the file"),
+      text_field("made_for", "a hash of the job's mesh and layout", &PlanFile::made_for, false),
+      {"evaluation", "the plan of the evaluation beside training", "object", false,
+       [](Reader&, const Json& j, PlanFile& out) { out.evaluation = to_text(j); }},
       {"decisions", "everything else follows from these", "object", true,
        [](Reader& r, const Json& j, PlanFile& out) { r.object(j, decision_fields(), out.decisions); }},
       list_field("cuts", "informative", &PlanFile::cuts, cut_fields()),
@@ -253,7 +260,10 @@ const Table<PlanFile>& plan_fields() {
 // Whether the file has this version, or is not a plan at all. Complains.
 bool check_version(Reader& r, const Json& j) {
   const Json* version = j.find("version");
-  if (j.find("decisions") == nullptr) return true;  // the tables report what is missing
+  if (j.find("decisions") == nullptr) {
+    r.complain(j, "not a plan: it has no \"decisions\"; `motley plan -o FILE` writes plans");
+    return false;
+  }
   const auto* number = version == nullptr ? nullptr : std::get_if<std::int64_t>(&version->value);
   if (number != nullptr && *number == kPlanVersion) return true;
   if (version != nullptr && number == nullptr) {
@@ -387,17 +397,48 @@ Plan Plan::load(const std::filesystem::path& file, const Step& step, const Mesh&
   return plan_of_text(file.string(), read_file(file.string()), step, mesh);
 }
 
+std::optional<std::string> evaluation_text(const std::string& name, const std::string& text) {
+  return read_plan(name, text).evaluation;
+}
+
+std::string made_for(const std::string& name, const std::string& text) {
+  return read_plan(name, text).made_for;
+}
+
+namespace {
+
+constexpr const char* kMakeAgain = "; make it again with `motley plan` or balance()";
+
+// "\"x\" there, \"y\" here" at the first place where two lists differ.
+std::string first_difference(const std::vector<std::string>& there, const std::vector<std::string>& here) {
+  const auto [a, b] = std::mismatch(there.begin(), there.end(), here.begin(), here.end());
+  const auto word = [](const auto& at, const auto& end) { return at == end ? std::string("nothing") : "\"" + *at + "\""; };
+  return word(a, there.end()) + " there, " + word(b, here.end()) + " here";
+}
+
+void require_same(const std::string& name, const Decisions& d, const Step& step, const Mesh& mesh) {
+  if (d.step != hex(step.hash())) {
+    const std::vector<std::string> network = network_of(step.passes());
+    refuse(name, "this plan is for another step: " +
+                     (d.network.empty() || d.network == network
+                          ? std::string("its layers, loss, optimizer or options differ; inputs and parameters have the same sizes")
+                          : "the first difference of their inputs and parameters is " + first_difference(d.network, network)) +
+                     kMakeAgain);
+  }
+  std::vector<std::string> there, here, devices;
+  for (const AxisFile& a : d.axes) there.push_back(a.name + " of " + std::to_string(a.size));
+  for (const Axis& a : mesh.axes()) here.push_back(a.name + " of " + std::to_string(a.size));
+  if (there != here) refuse(name, "this plan is for a mesh with other axes: " + first_difference(there, here) + kMakeAgain);
+  for (const Device& one : mesh.devices()) devices.push_back(one.name);
+  if (!d.devices.empty() && d.devices != devices)
+    refuse(name, "this plan is for other devices: " + first_difference(d.devices, devices) + kMakeAgain);
+}
+
+}  // namespace
+
 Plan plan_of_text(const std::string& name, const std::string& text, const Step& step, const Mesh& mesh) {
   PlanFile from = read_plan(name, text);
-  if (from.decisions.step != hex(step.hash()))
-    refuse(name, "this plan is for another step: its network, sizes, loss or optimizer differ; make it again with balance()");
-  std::vector<AxisFile> axes;
-  for (const Axis& a : mesh.axes()) axes.push_back({a.name, a.size});
-  if (axes != from.decisions.axes) refuse(name, "this plan is for a mesh with other axes; make it again with balance()");
-  std::vector<std::string> devices;
-  for (const Device& d : mesh.devices()) devices.push_back(d.name);
-  if (!from.decisions.devices.empty() && from.decisions.devices != devices)
-    refuse(name, "this plan is for other devices, or for these in another order; make it again with balance()");
+  require_same(name, from.decisions, step, mesh);
   from.decisions.rules.homes = homes_of(name, from.decisions.homes);
   require_rules(step.passes(), mesh, from.decisions.rules);
   PlanData data = data_from(name, from.decisions, step, mesh);

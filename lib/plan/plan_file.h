@@ -2,7 +2,9 @@
 // A plan's decisions as JSON; the plan follows from these, the step and the mesh.
 #pragma once
 #include <filesystem>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "base/json.h"
 #include "plan/plan_data.h"
@@ -19,6 +21,13 @@ void check_plan_file(const std::filesystem::path& file);
 
 std::string hex(std::uint64_t value);
 Json kept_json(const Plan& plan);  // all that is read back: the decisions, what was predicted, why
+// "image [128, 1, 28, 28]", "conv2d_1.weight [40, 1, 3, 3]": inputs, labels and parameters, by which a plan of another network is
+// told.
+std::vector<std::string> network_of(const Passes& passes);
+// The text of the plan of the evaluation beside training in such a file; nothing: the file has none. UserError: not a plan.
+std::optional<std::string> evaluation_text(const std::string& name, const std::string& text);
+// What the plan was made for, a hash of the job's mesh and layout; empty: not given.
+std::string made_for(const std::string& name, const std::string& text);
 // The plan from such a text. UserError as from Plan::load; name: used in its messages.
 Plan plan_of_text(const std::string& name, const std::string& text, const Step& step, const Mesh& mesh);
 

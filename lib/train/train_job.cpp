@@ -165,7 +165,7 @@ class Job {
       require_memory();
     }
     on_rank_0(rt_.transport(), [&] {
-      write_file((in_.run_directory / "plan.json").string(), plan_.json());
+      write_file((in_.run_directory / "plan.json").string(), in_.plan_file.empty() ? plan_.json() : in_.plan_file);
       metrics_.emplace(in_.run_directory / "metrics.jsonl", first_step_);
       out_.train_loss = metrics_->loss_of(first_step_);  // that of a run with nothing left to train
     });

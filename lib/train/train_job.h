@@ -20,6 +20,7 @@ struct TrainPlanInput {
   const Plan* plan = nullptr;        // of a training step
   const Plan* evaluation = nullptr;  // an inference step whose output is the logits, on the same State; none: nothing is evaluated
   EvaluateOptions evaluate{};        // what the evaluation computes
+  std::string plan_file{};           // the text of the run's plan.json; empty: the training plan's
   const Profile* profile = nullptr;  // the plan's profile, for the trace's simulated side; none or empty: no such side
   Datasets data{};                   // test: may be null, then nothing is evaluated
   std::function<std::shared_ptr<const Dataset>(Index epoch)> in_epoch{};  // what an epoch (from 0) trains on; empty: data.train

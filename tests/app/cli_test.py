@@ -395,6 +395,8 @@ def plans():
     has(room.run("plan", "job.json").out, "filters")
     done = room.run("plan", "job.json", "--format", "json", "-o", "plän 1.json")
     assert done.out == "" and (room.path / "plän 1.json").read_text() == first
+    has(room.run("plan", "job.json", "-o", "plän 2.json").out, "filters")
+    assert (room.path / "plän 2.json").read_text() == first
     # A summary fits a terminal; --full lists all.
     many = job(20, [1] * 6 + [0] * 14)
     many["layout"]["split"]["batch"] = {"axis": "other", "parts": "even"}
@@ -488,6 +490,65 @@ def notes():
     has(room.run("plan", "gpu.json", "--format", "json").err, "note: rank 1 (a gpu)")
     has(done.out, " kB", "memory: tensors only")
     assert "KiB" not in done.out
+
+
+def given_plans():
+    room = Room()
+    measured = job(checkpoint={"every_steps": 10})
+    measured["layout"]["split"]["filters"]["parts"] = "profile"
+    measured["data"]["samples"] = 64
+    measured["profile"] = {"path": "profile.json"}
+    room.write("job.json", measured)
+    room.run("plan", "job.json", "-o", "first.json")
+    first = room.json("first.json")
+    assert {"decisions", "evaluation", "made_for"} <= first.keys()
+    # Other parts, which no profile of this machine would give.
+    given = ["--set", "layout.split.filters.parts=[1,5]"]
+    room.run("plan", "job.json", *given, "-o", "given.json")
+    other = room.json("given.json")
+    assert other["cuts"][0]["parts"] == [1, 5]
+    before = (room.path / "profile.json").read_bytes()
+    done = room.run("train", "job.json", "--plan", "given.json", "--run-dir", "run")
+    has(done.err, "the plan is that of given.json: nothing is measured")
+    run = room.json("run/plan.json")
+    assert run["decisions"] == other["decisions"] and run["evaluation"] == other["evaluation"]
+    (room.path / "profile.json").unlink()  # nothing is measured: nothing is missing
+    accuracy = json.loads(room.run("eval", "job.json", "--plan", "given.json", "--weights", "run", "--format", "json").out)
+    assert abs(accuracy["accuracy"] - room.json("run/run.json")["test_accuracy"]) < 1e-9
+    has(room.run("explain", "job.json", "--plan", "given.json").out, "1/5")
+    assert json.loads(room.run("verify", "job.json", "--plan", "given.json", "--format", "json").out)["ok"]
+    assert not (room.path / "profile.json").exists()
+    # Without an evaluation in the file it follows from the training's.
+    del other["evaluation"]
+    room.write("training.json", other)
+    done = room.run("eval", "job.json", "--plan", "training.json", "--weights", "run", "--format", "json")
+    has(done.err, "has no plan of the evaluation")
+    assert json.loads(done.out) == accuracy
+    # Another batch, network, optimizer, mesh: the first difference.
+    for change, words in [("train.batch=16", '"image [8, 1, 8, 8]" there, "image [16, 1, 8, 8]" here'),
+                          ('model.layers.0.out={"filters":7}', '"conv2d_1.weight [6, 1, 3, 3]" there, "conv2d_1.weight [7, 1, 3, 3]" here'),
+                          ("train.optimizer.momentum=0", "its layers, loss, optimizer or options differ"),
+                          ('mesh.devices.0.name="x"', '"cpu 0" there, "x" here')]:
+        for verb in (["train"], ["verify"], ["explain"], ["eval", "--weights", "run"]):
+            has(room.run(verb[0], "job.json", *verb[1:], "--plan", "given.json", "--set", change, code=78).err, "given.json: ", words)
+    has(room.run("train", "job.json", "--plan", "none.json", code=66).err, "none.json")
+    has(room.run("train", "job.json", "--plan", "job.json", code=78).err, "not a plan")
+    # A run is resumed by its own plan, whatever the profile says now; with another layout by a new one.
+    (room.path / "profile.json").write_bytes(before)
+    room.run("train", "job.json", "--set", "layout.split.filters.parts=profile", "--run-dir", "own")
+    kept = room.json("own/plan.json")
+    profile = json.loads(before)
+    parts = kept["cuts"][0]["parts"]
+    for point in profile["kernels"]:  # the rank with most has become a thousand times slower
+        if point["device"] == parts.index(max(parts)) and "seconds" in point:
+            point["seconds"] = {k: v * (1 if k == "n" else 1000) for k, v in point["seconds"].items()}
+    room.write("profile.json", profile)
+    assert json.loads(room.run("plan", "job.json", "--format", "json").out)["decisions"] != kept["decisions"]
+    done = room.run("train", "--resume", "own", "--set", "train.max_steps=40")
+    has(done.err, "the plan is that of ")
+    assert room.json("own/plan.json")["decisions"] == kept["decisions"]
+    room.run("train", "--resume", "own", "--set", "train.max_steps=50", *given)
+    assert room.json("own/plan.json")["cuts"][0]["parts"] == [1, 5]
 
 
 def measured_plans():
@@ -1969,7 +2030,7 @@ def other_losses():
     has(room.run("check", room.write("pictures.json", pictures), code=78).err, "/model/loss/op: labels of mnist are classes; expected softmax_cross_entropy")
 
 
-TESTS = [usage, doctor, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, explains, notes, measured_plans, little_memory, verifies, trains, continues_from_weights, keeps_weights, own_data, wide_tokens, several_inputs, stores_in_bf16, sums_with_parameters, names_of_layers, closed_pipe, full_pipes, refuses_weights, resumes, stopped_runs, traces, refusals, stops, paths_through_links, run_directory_removed, deaths, deaths_under_mpiexec, launcher_killed, restarts, stops_while_a_rank_hangs, leaves_out_lost_devices, evaluates_by_epoch, optimizers, other_losses, verifies_inference, progress]
+TESTS = [usage, doctor, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, explains, notes, given_plans, measured_plans, little_memory, verifies, trains, continues_from_weights, keeps_weights, own_data, wide_tokens, several_inputs, stores_in_bf16, sums_with_parameters, names_of_layers, closed_pipe, full_pipes, refuses_weights, resumes, stopped_runs, traces, refusals, stops, paths_through_links, run_directory_removed, deaths, deaths_under_mpiexec, launcher_killed, restarts, stops_while_a_rank_hangs, leaves_out_lost_devices, evaluates_by_epoch, optimizers, other_losses, verifies_inference, progress]
 
 
 def main():
