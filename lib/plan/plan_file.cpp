@@ -261,6 +261,8 @@ const Table<PlanFile>& plan_fields() {
 bool check_version(Reader& r, const Json& j) {
   const Json* version = j.find("version");
   if (j.find("decisions") == nullptr) {
+    const auto is_of = [&](const char* key) { return j.find(key) != nullptr; };  // a job, model, mesh or profile, layout
+    if (!is_of("model") && !is_of("layers") && !is_of("devices") && !is_of("split")) return true;  // the tables say what is missing
     r.complain(j, "not a plan: it has no \"decisions\"; `motley plan -o FILE` writes plans");
     return false;
   }
