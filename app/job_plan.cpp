@@ -34,6 +34,7 @@
 #include "plan/rules_json.h"
 #include "profiler/measure_kernels.h"
 #include "run/agreed.h"
+#include "run/complete_for.h"
 #include "run/planned.h"
 #include "run/same_devices.h"
 #include "run/start.h"
@@ -139,7 +140,7 @@ void check_made_here(const Profile& profile, const Job& job) {
 }
 
 PlanAtHand plan_at_hand(const Job& job, const Step& step) {
-  const bool measures = needs_profile(job.rules) && job.profile.measure != MeasureWhen::never;
+  bool measures = needs_profile(job.rules) && job.profile.measure != MeasureWhen::never;
   const std::string file = profile_path(job).string();
   if (measures && job.profile.measure == MeasureWhen::always) return {.why_not = "\"measure\" is \"always\""};
   if (measures && !fs::exists(file)) {
@@ -147,6 +148,7 @@ PlanAtHand plan_at_hand(const Job& job, const Step& step) {
     return {.why_not = file.empty() ? "profiles are not kept here" : "there is no profile " + file + " yet" + which};
   }
   PlanAtHand out{.profile = profile_at_hand(job)};
+  if (is_complete_for(out.profile, step, job.mesh, job.rules)) measures = false;
   // False: why_not names the first rank without some of the kernels.
   const auto has = [&](const char* which, const auto& kernels_of_rank) {
     for (int rank = 0; measures && rank < job.mesh.ranks() && out.why_not.empty(); rank++)

@@ -4,6 +4,7 @@
 #include <motley/error.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <numeric>
 #include <random>
@@ -72,11 +73,13 @@ class Measurer {
     auto agreed = [&](Wish mine) { return barrier ? barrier(mine) : mine; };
     const bool touched = compile_and_touch();
     Wish wish = agreed(touched && needed() <= options_.budget_seconds ? Wish::more : Wish::too_slow);
-    const double rounds_start = seconds_now();
+    rounds_start_ = seconds_now();
+    double paused = 0;
     while (wish == Wish::more) {
+      paused += pause_until(rounds_start_ + rounds_ * options_.spread_seconds / std::max(1, rounds_that_fit()));
       round();
       rounds_++;
-      per_round_ = (seconds_now() - rounds_start) / rounds_;
+      per_round_ = (seconds_now() - rounds_start_ - paused) / rounds_;
       wish = agreed(next_wish());
     }
     return result(wish != Wish::too_slow);
@@ -243,6 +246,14 @@ class Measurer {
     }
   }
 
+  // Seconds that it has waited.
+  static double pause_until(double moment) {
+    const double pause = moment - seconds_now();
+    if (pause <= 0) return 0;
+    std::this_thread::sleep_for(std::chrono::duration<double>(pause));
+    return pause;
+  }
+
   double needed() const { return setup_ + options_.least_rounds * per_round_; }
   int rounds_that_fit() const {
     const double left = options_.budget_seconds - setup_;
@@ -258,7 +269,8 @@ class Measurer {
   Wish next_wish() const {
     if (subjects_.empty()) return Wish::enough;
     if (rounds_ < options_.least_rounds) return needed() > options_.budget_seconds ? Wish::too_slow : Wish::more;
-    return rounds_ < rounds_that_fit() && !settled() ? Wish::more : Wish::enough;
+    const bool spread = seconds_now() - rounds_start_ >= options_.spread_seconds;
+    return rounds_ < rounds_that_fit() && !(spread && settled()) ? Wish::more : Wish::enough;
   }
 
   void report(int done_in_round) {
@@ -339,7 +351,7 @@ class Measurer {
   std::size_t reference_ = 0;  // runs in every round: its times show drift
   std::vector<double> reference_rounds_{};
   std::vector<TimedRun> runs_{};  // of all rounds, in their order
-  double start_ = seconds_now(), reported_ = 0;
+  double start_ = seconds_now(), rounds_start_ = 0, reported_ = 0;
   double setup_ = 0, first_sum_ = 0, per_round_ = 0;  // seconds
   double wall_sum_ = 0, cpu_sum_ = 0;
   int rounds_ = 0;

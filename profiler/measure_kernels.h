@@ -26,10 +26,11 @@ using RoundBarrier = std::function<Wish(Wish mine)>;
 struct KernelTimingOptions {
   double budget_seconds = 60;
   int least_rounds = 3, most_rounds = 25;
-  double settled = 0.03;   // stop (after five rounds) when every (q25 - min) / min is at most this
-  std::uint64_t seed = 1;  // for the order of kernels in each round
-  Index memory_bytes = 0;  // limit of operands and workspaces; 0: half of the device's
-  Index step_bytes = 0;    // memory of the step that has these kernels: operands move through so much of it
+  double settled = 0.03;      // stop (after five rounds) when every (q25 - min) / min is at most this
+  std::uint64_t seed = 1;     // for the order of kernels in each round
+  Index memory_bytes = 0;     // limit of operands and workspaces; 0: half of the device's
+  Index step_bytes = 0;       // memory of the step that has these kernels: operands move through so much of it
+  double spread_seconds = 0;  // rounds are spread over so long at least: interference comes and goes in seconds
   std::function<void(const MeasureProgress&)> progress{};  // between kernels, at most four times a second
 };
 
@@ -47,8 +48,8 @@ struct Measurement {
 };
 
 // Every kernel is compiled, first touched and run once outside the timing; then come rounds in shuffled order, each kernel once
-// untimed and once timed (kernels below 20 us several times within one timing). seconds are wall time, corrected for changes of the
-// machine's speed (steady.h). Operands are stored in memory that all kernels share, each run's after those of the previous run:
+// untimed and once timed (kernels below 20 us several times within one timing). seconds are wall time, corrected for interference
+// (steady.h). Operands are stored in memory that all kernels share, each run's after those of the previous run:
 // inputs hold normal numbers and are never results. If the device has a choice of implementations each is timed, except those that
 // take twice as long as another from the start. Instead of a kernel that is larger than half of the memory a smaller one is timed,
 // and its seconds are multiplied; a note says so.

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stores measured points and makes estimates from them. A query hashes the spec at most five times and searches no list.
+// Stores measured points and makes estimates from them. A query hashes the spec at most five times; only for a kernel unlike all
+// measured ones it goes through those of its op and pass.
 #include <motley/profile.h>
 
 #include <motley/error.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <optional>
 #include <span>
@@ -111,6 +113,23 @@ KernelSpec bare(KernelSpec spec) {
   return spec;
 }
 
+constexpr double kUnknownRate = 1e9;  // flops per second, where nothing of that op and pass was measured
+constexpr std::size_t kNearest = 3;
+
+// How unlike two kernels of one op and pass are: the sum of the logarithms of their extents' ratios.
+double distance_of(const KernelSpec& a, const KernelSpec& b) {
+  const auto apart = [](double x, double y) { return std::abs(std::log2((x + 1) / (y + 1))); };
+  const auto real = [](Index v) { return static_cast<double>(v); };
+  if (by_element(a))
+    return apart(flops(a), flops(b)) +
+           apart(real(static_cast<Index>(a.operands.size())), real(static_cast<Index>(b.operands.size())));
+  double sum = 0;
+  for (Index Roles::*const role :
+       {&Roles::n, &Roles::c, &Roles::h, &Roles::w, &Roles::f, &Roles::r, &Roles::s, &Roles::p, &Roles::q, &Roles::g})
+    sum += apart(real(a.roles.*role), real(b.roles.*role));
+  return sum + (a.stride == b.stride ? 0 : 1) + (a.dilation == b.dilation ? 0 : 1);
+}
+
 }  // namespace
 
 const KernelPoint* Profile::find(int device, const KernelSpec& spec) const {
@@ -153,6 +172,7 @@ void Profile::add(KernelPoint point) {
     return kernels_[i].device == point.device && kernels_[i].spec == point.spec;
   });
   std::size_t at = kernels_.size();
+  const bool is_new = old == same.end() || !kernels_[*old].supported;
   if (old == same.end()) {
     same.push_back(at);
     kernels_.push_back(std::move(point));
@@ -165,11 +185,24 @@ void Profile::add(KernelPoint point) {
   (p.supported ? supported_ : unsupported_).insert(kind_of(p.device, p.spec));
   if (!p.supported) return;
   if (p.spec != bare(p.spec)) return add_epilogue(p);
-  if (p.seconds.typical() > 0) {
-    double& rate = flops_per_second_[rate_key(p.device, p.spec)];
-    rate = std::max(rate, flops(p.spec) / p.seconds.typical());
-  }
+  if (is_new) by_rate_[rate_key(p.device, p.spec)].push_back(at);
   add_to_families(at);
+}
+
+void Profile::scale(int device, double factor) {
+  std::vector<KernelPoint> points = std::move(kernels_);
+  kernels_.clear();
+  by_hash_.clear();
+  by_family_.clear();
+  supported_.clear();
+  unsupported_.clear();
+  epilogues_.clear();
+  by_rate_.clear();
+  for (KernelPoint& p : points) {
+    if (p.device == device)
+      for (double* seconds : {&p.seconds.min, &p.seconds.q25, &p.seconds.median}) *seconds *= factor;
+    add(std::move(p));
+  }
 }
 
 // Records the seconds beyond those of the same kernel without bias and epilogue, if that was timed before.
@@ -251,8 +284,30 @@ Estimate Profile::bare_seconds(int device, const KernelSpec& spec) const {
     if (step < HUGE_VAL) return {step, Known::interpolated};
     if (past < HUGE_VAL) return {past, Known::interpolated};
   }
-  const auto rate = flops_per_second_.find(rate_key(device, spec));
-  return {work / (rate == flops_per_second_.end() || rate->second <= 0 ? 1e9 : rate->second), Known::modelled};
+  return {modelled_seconds(device, spec), Known::modelled};
+}
+
+// Never faster than the slowest of the nearest measured kernels of that op and pass: a search that takes its plans' kernels for
+// faster than they are is drawn to what was never timed.
+double Profile::modelled_seconds(int device, const KernelSpec& spec) const {
+  const double work = flops(spec);
+  const auto points = by_rate_.find(rate_key(device, spec));
+  if (points == by_rate_.end()) return work / kUnknownRate;
+  struct Near {
+    double distance = HUGE_VAL, rate = 0;
+  };
+  std::array<Near, kNearest> nearest{};  // the farthest first
+  for (const std::size_t i : points->second) {
+    const KernelPoint& p = kernels_[i];
+    const double distance = distance_of(p.spec, spec);
+    if (p.seconds.typical() <= 0 || distance >= nearest.front().distance) continue;
+    nearest.front() = {distance, flops(p.spec) / p.seconds.typical()};
+    std::sort(nearest.begin(), nearest.end(), [](const Near& a, const Near& b) { return a.distance > b.distance; });
+  }
+  double rate = HUGE_VAL;
+  for (const Near& n : nearest)
+    if (n.rate > 0) rate = std::min(rate, n.rate);
+  return work / (std::isfinite(rate) ? rate : kUnknownRate);
 }
 
 Index Profile::workspace_bytes(int device, const KernelSpec& spec) const {

@@ -45,10 +45,10 @@ const Table<DeviceFacts>& device_fields() {
       text_field("host", "empty: the one that measured", &DeviceFacts::host, false),
       {"alone_over_shared", "of its kernels' seconds, other ranks of the host idle over busy", "number", false,
        [](Reader& reader, const Json& json, DeviceFacts& out) { reader.number(json, out.alone_over_shared, 0.01, 1); }},
-      {"slow", "upper quartile of kernel time over usual kernel time", "number", false,
-       [](Reader& reader, const Json& json, DeviceFacts& out) { reader.number(json, out.slow, 1, 1e6); }},
+      {"slow", "upper quartile of kernel time over its time on the quiet machine", "number", false,
+       [](Reader& reader, const Json& json, DeviceFacts& out) { reader.number(json, out.slow, 1e-6, 1e6); }},
       {"fast", "lower quartile", "number", false,
-       [](Reader& reader, const Json& json, DeviceFacts& out) { reader.number(json, out.fast, 1e-6, 1); }}};
+       [](Reader& reader, const Json& json, DeviceFacts& out) { reader.number(json, out.fast, 1e-6, 1e6); }}};
   return table;
 }
 
@@ -156,6 +156,10 @@ const Table<Raw>& profile_fields() {
            out.profile.device_links.emplace_back();
            reader.object(one, device_link_fields(), out.profile.device_links.back());
          });
+       }},
+      {"complete_for", "hashes of what was measured to the end: step, mesh and rules", "list", false,
+       [](Reader& reader, const Json& json, Raw& out) {
+         reader.list(json, [&](const Json& one, std::size_t) { reader.text(one, out.profile.complete_for.emplace_back()); });
        }},
       {"notes", "informative", "list", false, [](Reader& reader, const Json& json, Raw& out) {
          reader.list(json, [&](const Json& one, std::size_t) { reader.text(one, out.profile.notes.emplace_back()); });
@@ -271,6 +275,8 @@ std::string Profile::json() const {
     list.push_back(
         object({{"device", l.device}, {"to_device", segments_json(l.to_device)}, {"from_device", segments_json(l.from_device)}}));
   if (!list.empty()) out.set("device_links", std::exchange(list, {}));
+  for (const std::string& hash : complete_for) list.push_back(hash);
+  if (!list.empty()) out.set("complete_for", std::exchange(list, {}));
   for (const std::string& note : notes) list.push_back(note);
   if (!list.empty()) out.set("notes", std::move(list));
   return to_text(out, 2) + "\n";

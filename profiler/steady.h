@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernel times corrected for changes of the machine's speed: on a shared machine a core can be a third slower for a tenth of a
-// second or for minutes, and a kernel's median then says when it was timed, not how long it takes compared with another kernel.
+// Kernel times corrected for interference: on a shared machine a core can be a third slower for a tenth of a second or for minutes,
+// and a kernel's median then says when it was timed, not how long it takes compared with another kernel, or on another core.
 #pragma once
 #include <cstddef>
 #include <span>
@@ -14,13 +14,14 @@ struct TimedRun {
 };
 
 struct Steadied {
-  std::vector<double> seconds{};  // of each run, as if the machine had always had its median speed
-  double slow = 1, fast = 1;      // quartiles of the runs' slowness relative to that: slow >= 1 >= fast
+  std::vector<double> seconds{};  // of each run, as if the machine had always been quiet
+  double slow = 1, fast = 1;      // upper and lower quartile of the runs' slowness relative to that
 };
 
 // Runs in the order in which they were made, of kernels in shuffled rounds. A run's time is its kernel's own time times the
-// machine's slowness at that moment; the latter is common to the runs around it (some of other kernels). With fewer than
-// kLeastKernels different kernels the two cannot be separated: the times stay as they are.
+// machine's slowness at that moment; the latter is common to the runs around it (some of other kernels). Quiet: the speed that it
+// has in the fastest tenth of the runs: other processes slow a core down and never speed it up. With fewer than kLeastKernels
+// different kernels the two cannot be separated: the times stay as they are.
 constexpr std::size_t kLeastKernels = 8;
 Steadied without_drift(std::span<const TimedRun> runs);
 

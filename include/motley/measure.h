@@ -29,7 +29,9 @@ struct MeasureOptions {
 
 /// Times every distinct kernel that this step can need under the rules (at every candidate part), on all devices at the same time,
 /// and the links. Collective. Keeps the result in `keep_in` (written by rank 0); what the file already has for the same devices is
-/// not measured again. While it runs, SIGINT and SIGTERM end the process at once (StopsAtOnce).
+/// not measured again, and a file that an earlier call has completed for the same step, mesh and rules (Profile::complete_for) is
+/// taken as it is: from the second call on the plan stays the same. While it runs, SIGINT and SIGTERM end the process at once
+/// (StopsAtOnce).
 /// @return the profile, the same on every rank
 /// @throws UserError Measure::never but something is missing (66), a profile of other devices, a damaged file, a file that would be
 ///   replaced and is not a profile, a budget that is not above 0

@@ -43,8 +43,8 @@ struct DeviceFacts {
   std::string host{};            ///< empty: the host that measured
   int threads = 1;               ///< that its kernels use
   double alone_over_shared = 1;  ///< seconds of its large kernels while the other ranks are idle, over those while they compute
-  double slow = 1;               ///< upper quartile, over the measurement, of its kernels' seconds relative to their usual seconds
-  double fast = 1;               ///< lower quartile of the same ratio
+  double slow = 1;  ///< upper quartile, over the measurement, of its kernels' seconds relative to those when it is quiet
+  double fast = 1;  ///< lower quartile of the same ratio
   bool operator==(const DeviceFacts&) const = default;
 };
 
@@ -101,6 +101,7 @@ class Profile {
   /// convolution or dense layer is dropped from the spec, except with an epilogue and where there was a choice: such a point
   /// decides only implementation().
   void add(KernelPoint point);
+  void scale(int device, double factor);                 ///< Multiplies the seconds of all kernels of a device.
   bool timed(int device, const KernelSpec& spec) const;  ///< exactly this spec, bias and epilogue included
   /// The fastest implementation timed for exactly this spec, bias and activation included; empty: there was no choice.
   std::string implementation(int device, const KernelSpec& spec) const;
@@ -109,9 +110,9 @@ class Profile {
   bool supports(int device, const KernelSpec& spec) const;
   /// Not supported: kImpossibleSeconds. measured: exactly this spec. interpolated: from specs that differ in one extent: channels
   /// and filters on this device's granule (a step function: the smallest measured size that is not smaller), samples on a line;
-  /// beyond the largest measured size linear in flops. modelled: the device's best measured rate of that op and pass, else 1e9
-  /// flops per second. With an epilogue that was not timed with this spec: the seconds without it, plus what the epilogue took per
-  /// element with other specs.
+  /// beyond the largest measured size linear in flops. modelled: at the rate of the slowest of the three most similar kernels of
+  /// that op and pass, else 1e9 flops per second: what was never timed is taken for no faster than what was. With an epilogue that
+  /// was not timed with this spec: the seconds without it, plus what the epilogue took per element with other specs.
   Estimate seconds(int device, const KernelSpec& spec) const;
   /// Bytes that this kernel needs beside its operands: of exactly this spec; else without its bias and epilogue (with room for the
   /// result before it is rounded to bf16); else of the next larger one measured, or of a smaller one times the flops; else 0.
@@ -131,6 +132,9 @@ class Profile {
   std::vector<DeviceFacts> devices{};                                   ///< by rank
   std::vector<Link> links{};                                            ///< measured links
   std::vector<DeviceLink> device_links{};                               ///< of devices with separate memory
+  /// Hashes of what was measured to the end, or to the end of its budget: step, mesh and rules (measure.h). Such a profile is not
+  /// changed by planning for these again.
+  std::vector<std::string> complete_for{};
   std::vector<std::string> notes{};  ///< "contended", "drifting", "batch scaled from 32": informative
 
  private:
@@ -144,6 +148,7 @@ class Profile {
   };
   double between(const FamilyPoint* below, const FamilyPoint& above, Index samples) const;
   Estimate bare_seconds(int device, const KernelSpec& spec) const;  // a spec without bias and epilogue
+  double modelled_seconds(int device, const KernelSpec& spec) const;
   void add_epilogue(const KernelPoint& point);
   const KernelPoint* find(int device, const KernelSpec& spec) const;
   const Link* link(int from, int to) const;  // nullptr: none
@@ -153,7 +158,7 @@ class Profile {
   std::unordered_map<std::size_t, std::vector<FamilyPoint>> by_family_{};  // (device, spec without one extent), extents ascending
   std::unordered_set<std::size_t> supported_{}, unsupported_{};            // kinds: (device, spec without extents)
   std::unordered_map<std::size_t, Mean> epilogues_{};                      // (device, op, epilogue) -> seconds per element
-  std::unordered_map<std::size_t, double> flops_per_second_{};             // (device, op, pass, dtype) -> the best measured
+  std::unordered_map<std::size_t, std::vector<std::size_t>> by_rate_{};    // (device, op, pass, dtype) -> points
 };
 
 /// @}

@@ -2,6 +2,7 @@
 #include "program/predict.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "plan/schedules.h"
@@ -41,11 +42,14 @@ void predict(PlanData& data, const Profile& profile) {
   const std::vector<Program> programs = compile_in_memory(data, profile);
   if (profile.empty()) return;
   const Simulated times = simulate(programs, profile);
-  data.step_seconds = data.step_q25 = data.step_q75 = times.step_seconds;
+  data.step_seconds = times.step_seconds;
+  double fast = profile.devices.empty() ? 1 : HUGE_VAL, slow = 1;  // profiled seconds are those of a quiet machine
   for (const DeviceFacts& d : profile.devices) {
-    data.step_q25 = std::min(*data.step_q25, times.step_seconds * d.fast);
-    data.step_q75 = std::max(*data.step_q75, times.step_seconds * d.slow);
+    fast = std::min(fast, d.fast);
+    slow = std::max(slow, d.slow);
   }
+  data.step_q25 = times.step_seconds * fast;
+  data.step_q75 = times.step_seconds * slow;
   for (std::size_t r = 0; r < ranks; r++) data.predicted[r].seconds = times.busy_seconds[r];
 }
 

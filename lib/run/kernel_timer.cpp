@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdlib>
 
 #include "base/at.h"
 #include "kernels/operands.h"
@@ -19,6 +20,8 @@ namespace {
 constexpr double kLeast = 0.05;                                          // of the budget: the least for each measurement
 constexpr int kMostRounds = 25, kMostScale = 3, kRunsOfThreeRounds = 8;  // including those that touch and warm up
 constexpr std::size_t kMostAnchors = 8;
+constexpr double kSpread = 1.0 / 6;  // of the budget
+constexpr double kFaster = 1.02;     // anchors' earlier seconds over those now, beyond which the earlier measurement was disturbed
 
 bool has(const std::vector<KernelSpec>& list, const KernelSpec& spec) {
   return std::find(list.begin(), list.end(), spec) != list.end();
@@ -98,8 +101,15 @@ RoundBarrier KernelTimer::together() {
   return [this](Wish mine) { return static_cast<Wish>(agree(rt_.transport(), static_cast<int>(mine)).status); };
 }
 
-Measurement KernelTimer::measured(const std::vector<KernelSpec>& specs, double budget, int most_rounds) {
+// Seconds over which the first measurement of a profile is spread at least; $MOTLEY_SPREAD_SECONDS: for tests.
+double KernelTimer::spread() const {
+  if (const char* given = std::getenv("MOTLEY_SPREAD_SECONDS"); given != nullptr) return std::atof(given);
+  return backend_.device_memory() != nullptr ? 0 : options_.budget_seconds * kSpread;
+}
+
+Measurement KernelTimer::measured(const std::vector<KernelSpec>& specs, double budget, int most_rounds, double spread_seconds) {
   KernelTimingOptions o;
+  o.spread_seconds = spread_seconds;
   o.budget_seconds = budget;
   o.least_rounds = std::min(o.least_rounds, most_rounds);
   o.most_rounds = most_rounds;
@@ -139,16 +149,21 @@ bool KernelTimer::measure(Profile& profile, const std::vector<KernelSpec>& specs
   for (const KernelSpec& a : again)
     if (!has(tried, a)) tried.push_back(a);
   Measurement made;
+  double before = 1;       // by which this device's earlier points are multiplied
   for (int scale = 0;;) {  // the batch is divided by 4 to that power
     const double allowed = required && scale == kMostScale ? std::max(budget(), options_.budget_seconds) : budget();
-    made = measured(tried, allowed, kMostRounds);
+    made = measured(tried, allowed, kMostRounds, required ? spread() : 0);
     const double over = std::log(made.needed_seconds / allowed) / std::log(4.0);
     const int more = agree(rt_.transport(), made.fits ? 0 : std::clamp(static_cast<int>(std::ceil(over)), 1, kMostScale)).status;
     if (more == 0) {
       if (scale == 0) {
         const double by = speed_since(profile, again, made);
         std::erase_if(made.points, [&](const KernelPoint& p) { return !has(specs, p.spec); });
-        for (KernelPoint& p : made.points) multiply(p.seconds, by);
+        // Interference only slows down: of the two measurements the faster one had the quieter machine.
+        if (by > kFaster)
+          before = 1 / by;
+        else
+          for (KernelPoint& p : made.points) multiply(p.seconds, by);
         break;
       }
       rescale(made, specs, tried, budget());
@@ -163,6 +178,9 @@ bool KernelTimer::measure(Profile& profile, const std::vector<KernelSpec>& specs
     for (KernelSpec& s : tried)
       if (s.op != KernelOp::map) s.roles.n = std::max<Index>(1, s.roles.n >> (2 * scale));
   }
+  const std::vector<double> factors = control::all_of(rt_.transport(), before);
+  for (std::size_t r = 0; r < factors.size(); r++)
+    if (factors[r] != 1) profile.scale(static_cast<int>(r), factors[r]);
   merge(profile, made);
   return true;
 }

@@ -31,7 +31,8 @@ class KernelTimer {
   double seconds() const { return seconds_now() - start_; }
   RoundBarrier together();
   void say_what_is_measured(Index kernels, double budget);
-  Measurement measured(const std::vector<KernelSpec>& specs, double budget, int most_rounds);
+  double spread() const;
+  Measurement measured(const std::vector<KernelSpec>& specs, double budget, int most_rounds, double spread_seconds = 0);
   std::vector<KernelSpec> own_largest(const Profile& profile) const;
   std::vector<KernelSpec> anchors(const Profile& profile) const;
   void rescale(Measurement& made, const std::vector<KernelSpec>& full, const std::vector<KernelSpec>& smaller, double budget);

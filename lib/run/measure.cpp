@@ -15,10 +15,12 @@
 #include "base/json.h"
 #include "mesh/control.h"
 #include "mesh/parts.h"
+#include "plan/plan_file.h"
 #include "plan/planner.h"
 #include "profiler/join.h"
 #include "program/predict.h"
 #include "run/agreed.h"
+#include "run/complete_for.h"
 #include "run/kernel_timer.h"
 #include "run/planned.h"
 #include "run/same_devices.h"
@@ -54,7 +56,11 @@ class Measurer {
 
   Profile run(const std::filesystem::path& file) {
     Profile profile = read(file);
-    if (options_.when != Measure::never && complete(profile)) keep(profile, file);
+    if (options_.when == Measure::never || is_complete_for(profile, step_, mesh_, rules_)) return profile;
+    if (complete(profile)) {
+      add_complete_for(profile, step_, mesh_, rules_);
+      keep(profile, file);
+    }
     return profile;
   }
 
@@ -148,8 +154,8 @@ class Measurer {
     const Index sum = std::accumulate(all.begin(), all.end(), Index{0});
     if (sum == 0 || rt_.rank() != 0 || !options_.warn) return;
     options_.warn(fmt::format(
-        "{} of the plan's kernels not measured in {:g} s, their times are estimates; plan again, which measures them, or "
-        "raise the budget: motley profile JOB --budget-seconds N",
+        "{} of the plan's kernels not measured in {:g} s, their times are estimates; to measure them: motley profile JOB "
+        "--budget-seconds N with more seconds",
         sum, options_.budget_seconds));
   }
 

@@ -394,7 +394,8 @@ TEST_CASE("kernels measured at a smaller batch keep the proportions of their sam
 }
 
 // Forty kernels of 1 to 40 units in shuffled rounds, on a machine that is 1.4 times slower for stretches of a third of a round.
-TEST_CASE("what the machine does to all kernels is taken out of their times") {
+// Then stretches of two rounds that take two thirds of the time: the times are those of the quiet rest.
+TEST_CASE("interference is taken out of kernels' times") {
   std::mt19937 random(3);
   std::uniform_real_distribution<double> noise(0.99, 1.03);
   std::vector<TimedRun> runs;
@@ -426,6 +427,19 @@ TEST_CASE("what the machine does to all kernels is taken out of their times") {
   CHECK(spread_of(raw) > 1.3);
   CHECK(spread_of(steady.seconds) < 1.1);
   CHECK(steady.slow / steady.fast > 1.3);
+  runs.clear();
+  for (int round = 0; round < 18; round++) {
+    std::shuffle(order.begin(), order.end(), random);
+    for (const std::size_t k : order) runs.push_back({k, static_cast<double>(k + 1) * noise(random) * (round % 6 < 4 ? 1.3 : 1)});
+  }
+  const Steadied quiet = without_drift(runs);
+  std::vector<double> over;  // the true times
+  for (std::size_t i = 0; i < runs.size(); i++) over.push_back(quiet.seconds[i] / static_cast<double>(runs[i].kernel + 1));
+  std::sort(over.begin(), over.end());
+  CHECK(over[over.size() / 10] > 0.97);
+  CHECK(over[over.size() * 9 / 10] < 1.06);
+  CHECK(quiet.slow > 1.2);
+  CHECK(quiet.fast < 1.1);
   const Steadied few = without_drift(std::vector<TimedRun>{{0, 1.0}, {1, 2.0}, {0, 1.5}});
   CHECK(few.seconds == std::vector<double>{1.0, 2.0, 1.5});
   CHECK(few.slow == 1);
