@@ -33,6 +33,7 @@ struct StepTensor {
   int fed_from = -1;                  // has this input's values of all micro-batches, which its first dim counts
   std::string copy_of{};              // of a copy in another type: the tensor whose own rules also apply to it
   bool decays = true;                 // of a parameter: Decay::weights applies to it too
+  Index fan_in = 1;                   // of a parameter (graph/fan_in.h)
 };
 
 // The type of its elements, if floats are `floats`.

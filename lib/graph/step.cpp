@@ -5,6 +5,7 @@
 
 #include "base/at.h"
 #include "base/hash.h"
+#include "graph/fan_in.h"
 #include "graph/micro_batches.h"
 #include "graph/nodes.h"
 #include "graph/step_fields.h"
@@ -80,6 +81,7 @@ Step training(const std::vector<Tensor>& losses, const Optimizer& optimizer, con
   to.lower(*graph, ids);
   Passes out = to.out();
   for (const Tensor& t : losses) out.outputs.push_back(out.find(t.name()));
+  set_fan_in(out);
   if (out.parameters.size() == out.statistics.size())
     throw UserError("\"" + losses.front().name() + "\" does not depend on any parameter: there is nothing to train");
   std::vector<int> gradients(out.tensors.size(), -1);
@@ -106,6 +108,7 @@ Step inference(const std::vector<Tensor>& outputs, DType storage) {
   to.lower(*graph, {});
   Passes out = to.out();
   for (const Tensor& t : outputs) out.outputs.push_back(out.find(t.name()));
+  set_fan_in(out);
   if (stores_bf16(storage)) store_in_bf16(out);
   return {std::make_shared<const Passes>(std::move(out)), {}};
 }

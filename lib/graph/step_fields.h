@@ -25,7 +25,7 @@ struct Fields<StepTensor> {
       field("role", &StepTensor::role),       field("layer", &StepTensor::layer),         field("of", &StepTensor::of),
       field("initial", &StepTensor::initial), field("deviation", &StepTensor::deviation), field("below", &StepTensor::below),
       field("ignored", &StepTensor::ignored), field("fed_from", &StepTensor::fed_from),   field("copy_of", &StepTensor::copy_of),
-      field("decays", &StepTensor::decays)};
+      field("decays", &StepTensor::decays),   field("fan_in", &StepTensor::fan_in)};
 };
 template <>
 struct Fields<PassIndex> {

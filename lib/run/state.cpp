@@ -19,40 +19,11 @@ namespace motley {
 
 namespace {
 
-// Whether a pass reads this parameter, or a copy of it in bf16, as its weight.
-bool reads_weight(const Passes& passes, const Pass& p, int parameter) {
-  if (p.reads.size() < 2) return false;
-  const int weight = p.reads[1].tensor;
-  return weight == parameter || at(passes.tensors, weight).of == parameter;
-}
-
-// Elements contracted per output, in a pass of the parameter's layer, or, where the step does not compute that layer, of one that
-// shares its weight. For a transposed convolution those of its convolution, as in PyTorch.
-Index fan_in(const Passes& passes, int parameter) {
-  const std::string& layer = at(passes.tensors, parameter).layer;
-  const bool computed = std::any_of(passes.passes.begin(), passes.passes.end(), [&](const Pass& p) {
-    return p.layer == layer && at(passes.tensors, p.writes.tensor).copy_of.empty();
-  });
-  for (const Pass& p : passes.passes) {
-    if (p.kind == PassKind::backward_filter || !(computed ? p.layer == layer : reads_weight(passes, p, parameter))) continue;
-    if (p.op == KernelOp::conv2d) {
-      const Shape& weight = at(passes.tensors, p.reads[1].tensor).shape;
-      return weight.elements() / weight[0].size;
-    }
-    if (p.op != KernelOp::dense || p.kind != PassKind::forward) continue;
-    Index n = 1;
-    for (int i : p.reads[1].indices)
-      if (std::find(p.writes.indices.begin(), p.writes.indices.end(), i) == p.writes.indices.end()) n *= at(p.indices, i).size;
-    return n;
-  }
-  return 1;
-}
-
 // Element `global` of a parameter, row-major in the complete tensor. draws: the stream of the tensor's name.
-double initial_value(const StepTensor& t, const RandomStream& draws, Index global, Index fan) {
+double initial_value(const StepTensor& t, const RandomStream& draws, Index global) {
   switch (t.initial) {
-    case Initial::weight: return he_uniform(draws, global, fan);
-    case Initial::bias: return bias_uniform(draws, global, fan);
+    case Initial::weight: return he_uniform(draws, global, t.fan_in);
+    case Initial::bias: return bias_uniform(draws, global, t.fan_in);
     case Initial::zeros: return 0;
     case Initial::ones: return 1;
     case Initial::normal: return normal(t.deviation, draws, global);
@@ -85,7 +56,6 @@ State::State(const Plan& plan, int rank, std::uint64_t seed, DeviceMemory* devic
     const StepTensor& tensor = at(passes.tensors, t);
     const bool statistic = passes.statistic(t) != nullptr;
     parameters_.push_back({tensor.name, tensor.shape, statistic});
-    const Index fan = fan_in(passes, t);
     const RandomStream draws(seed, tensor.name);
     for (const Shard& h : at(data.tensors, t).home) {
       if (h.rank != rank) continue;
@@ -97,7 +67,7 @@ State::State(const Plan& plan, int rank, std::uint64_t seed, DeviceMemory* devic
         std::vector<std::byte> values(static_cast<std::size_t>(as.bytes));
         if (slot.empty() || slot == kAverage)
           for_each_value(as, tensor.shape, values.data(), [&](Index global, auto& value) {
-            value = static_cast<std::remove_reference_t<decltype(value)>>(initial_value(tensor, draws, global, fan));
+            value = static_cast<std::remove_reference_t<decltype(value)>>(initial_value(tensor, draws, global));
           });
         std::shared_ptr<std::byte> memory = memory_with(values, as.name, device);
         stored_.push_back({slot, std::move(as), std::move(memory)});

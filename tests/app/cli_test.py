@@ -1969,7 +1969,46 @@ def other_losses():
     has(room.run("check", room.write("pictures.json", pictures), code=78).err, "/model/loss/op: labels of mnist are classes; expected softmax_cross_entropy")
 
 
-TESTS = [usage, doctor, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, explains, notes, measured_plans, little_memory, verifies, trains, continues_from_weights, keeps_weights, own_data, wide_tokens, several_inputs, stores_in_bf16, sums_with_parameters, names_of_layers, closed_pipe, full_pipes, refuses_weights, resumes, stopped_runs, traces, refusals, stops, paths_through_links, run_directory_removed, deaths, deaths_under_mpiexec, launcher_killed, restarts, stops_while_a_rank_hangs, leaves_out_lost_devices, evaluates_by_epoch, optimizers, other_losses, verifies_inference, progress]
+def other_launchers():
+    """Processes that another launcher started, and that cannot find each other, would each train the complete job: refused, with nothing left."""
+    room = Room()
+    room.write("job.json", job())
+    for name, variables in {"srun": {"SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "0"}, "Open MPI's mpirun": {"OMPI_COMM_WORLD_SIZE": "2", "PMIX_RANK": "1"},
+                            "MVAPICH's mpirun_rsh": {"MV2_COMM_WORLD_SIZE": "2"}, "flux run": {"FLUX_JOB_SIZE": "2", "FLUX_TASK_RANK": "1"},
+                            "jsrun": {"JSM_NAMESPACE_SIZE": "2", "JSM_NAMESPACE_RANK": "0"}, "the mpiexec of Cray PALS": {"PMI_SIZE": "2", "PALS_RANKID": "0"},
+                            "torchrun": {"WORLD_SIZE": "2", "RANK": "0", "TORCHELASTIC_RUN_ID": "none"}}.items():
+        before = ["env", *(f"{key}={value}" for key, value in variables.items())]
+        for words in [("train", "job.json", "--run-dir", "run"), ("verify", "job.json")]:
+            has(room.run(*words, before=before, code=78).err, f"{name} started 2 processes that cannot find each other", "The mesh has 2 devices; start motley alone",
+                "srun --mpi=pmi2 -n 2" if name == "srun" else "MPICH's mpiexec -n 2")
+        assert not (room.path / "run").exists()
+    # One process alone starts its ranks itself, whatever started it; so does one with leftovers.
+    for variables in ["OMPI_COMM_WORLD_SIZE=1", "SLURM_STEP_NUM_TASKS=2", "WORLD_SIZE=2", "PMI_SIZE=2"]:
+        assert json.loads(room.run("verify", "job.json", "--steps", "1", "--format", "json", before=["env", variables]).out)["ok"], variables
+
+
+def layers_called_as_gpt2s():
+    """Square weights of layers that are called as GPT-2's are read as they were written; GPT-2's own are [in, out], which its biases show."""
+    room = Room()
+    its = job(ranks=1, parts=[6])
+    its["model"] = {"inputs": {"image": {"batch": 8, "a": 2}},
+                    "layers": [{"op": "dense", "name": "h.0.c_attn", "out": {"b": 2}}, {"op": "dense", "name": "h.0.c_proj", "out": {"classes": 2}}],
+                    "loss": {"op": "softmax_cross_entropy", "over": "classes"}}
+    its["layout"] = {"split": {}}
+    room.write("job.json", its)
+    room.run("train", "job.json", "--run-dir", "run")
+    run = room.json("run/run.json")
+    room.run("convert", "run", "run.npz")
+    room.run("convert", "run.npz", "kept")
+    for weights in ["run", "run.npz", "kept"]:
+        test = json.loads(room.run("eval", "job.json", "--weights", weights, "--format", "json").out)
+        assert test["loss"] == run["test_loss"], (weights, test, run)
+    room.run("train", "job.json", "--resume", "kept", "--run-dir", "again", "--set", "train.max_steps=1", "--set", "train.optimizer.learning_rate=0")
+    assert {name: its[2] for name, its in safetensors(room.path / "again/weights.safetensors").items()} == \
+        {name: its[2] for name, its in safetensors(room.path / "run/weights.safetensors").items()}
+
+
+TESTS = [usage, doctor, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, explains, notes, measured_plans, little_memory, verifies, trains, continues_from_weights, keeps_weights, layers_called_as_gpt2s, own_data, wide_tokens, several_inputs, stores_in_bf16, sums_with_parameters, names_of_layers, closed_pipe, full_pipes, refuses_weights, resumes, stopped_runs, traces, refusals, other_launchers, stops, paths_through_links, run_directory_removed, deaths, deaths_under_mpiexec, launcher_killed, restarts, stops_while_a_rank_hangs, leaves_out_lost_devices, evaluates_by_epoch, optimizers, other_losses, verifies_inference, progress]
 
 
 def main():
