@@ -332,18 +332,13 @@ std::vector<std::string> doubts(const Job& job, const Step& step, const Plan& pl
   return notes;
 }
 
-namespace {
-
-// The forward passes up to the logits, in micro-batches of the job's training.
-Step evaluation_of(const Job& job) {
+Step evaluation_step_of(const Job& job) {
   const Model model = build_model(job.model, job.train.batch / job.train.accumulate);
   return inference({model.logits}, job.train.storage());
 }
 
-}  // namespace
-
 std::optional<Step> evaluation_beside(const Job& job) {
-  return limits_memory(job.mesh) && has_test_part(job.data) ? std::optional(evaluation_of(job)) : std::nullopt;
+  return limits_memory(job.mesh) && has_test_part(job.data) ? std::optional(evaluation_step_of(job)) : std::nullopt;
 }
 
 Plan plan_of(const Job& job, const Step& step, const Profile& profile) {
@@ -359,7 +354,7 @@ Plan plan_of(Runtime& rt, const Job& job, const Step& step, const Profile& profi
 
 JobPlans plans_of(Runtime& rt, const Job& job, const Step& step, const Profile& profile) {
   if (!has_test_part(job.data)) return {plan_of(rt, job, step, profile)};
-  const Step evaluation = evaluation_of(job);
+  const Step evaluation = evaluation_step_of(job);
   std::optional<TrainPlans> both;  // rank 0's
   const Plan training = planned(rt.transport(), step, job.mesh, [&] {
     both = balance_both(step, evaluation, job.mesh, job.rules, profile, {.dtype = job.train.dtype()});
@@ -369,7 +364,7 @@ JobPlans plans_of(Runtime& rt, const Job& job, const Step& step, const Profile& 
 }
 
 Plan evaluation_plan_of(Runtime& rt, const Job& job, const Step& training, const Profile& profile) {
-  const Step step = evaluation_of(job);
+  const Step step = evaluation_step_of(job);
   return planned(rt.transport(), step, job.mesh, [&] {
     LayoutRules rules = rules_within(step.passes(), job.rules);
     try {
@@ -386,7 +381,7 @@ LayoutRules resolved_rules(const Job& job, const Step& step, const Profile& prof
 }
 
 LayoutRules resolved_evaluation_rules(const Job& job, const Profile& profile) {
-  const Step step = evaluation_of(job);
+  const Step step = evaluation_step_of(job);
   const LayoutRules rules = rules_within(step.passes(), job.rules);
   return choose_parts(passes_for(step, rules), job.mesh, rules, profile, job.train.dtype()).rules;
 }

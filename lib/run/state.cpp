@@ -54,13 +54,14 @@ State::State(const Plan& plan, int rank, std::uint64_t seed, DeviceMemory* devic
     for (const std::string& slot : update_slots(passes)) slots_.push_back(slot);
   for (int t : passes.parameters) {
     const StepTensor& tensor = at(passes.tensors, t);
-    const bool statistic = passes.statistic(t) != nullptr;
-    parameters_.push_back({tensor.name, tensor.shape, statistic});
+    std::vector<std::string> also;
+    for (const std::string& layer : tensor.shared_by) also.push_back(layer + ".weight");
+    parameters_.push_back({tensor.name, tensor.shape, passes.statistic(t) != nullptr, tensor.frozen, also});
     const RandomStream draws(seed, tensor.name);
     for (const Shard& h : at(data.tensors, t).home) {
       if (h.rank != rank) continue;
       for (const std::string& slot : slots_) {
-        if (statistic && !slot.empty()) continue;
+        if (!slot.empty() && !passes.is_trained(t)) continue;
         Buffer as{.name = tensor.name, .dtype = data.dtype, .box = h.box, .space = Space::state};
         as.format = h.box.size() < 3 ? Format::plain : at(data.formats, t);
         as.bytes = volume(h.box) * static_cast<Index>(bytes_of(data.dtype));
@@ -86,13 +87,13 @@ std::vector<StateEntry> State::entries() const {
   std::vector<StateEntry> out;
   for (const Parameter& p : parameters_)
     for (const std::string& slot : slots_)
-      if (slot.empty() || !p.statistic) out.push_back({p.name, slot, p.shape, dtype_});
+      if (slot.empty() || p.has_slots()) out.push_back({p.name, slot, p.shape, dtype_, p.frozen, p.also});
   return out;
 }
 
 bool State::has(const std::string& name, const std::string& slot) const {
   const auto found = std::find_if(parameters_.begin(), parameters_.end(), [&](const Parameter& p) { return p.name == name; });
-  return found != parameters_.end() && (slot.empty() || !found->statistic) &&
+  return found != parameters_.end() && (slot.empty() || found->has_slots()) &&
          std::find(slots_.begin(), slots_.end(), slot) != slots_.end();
 }
 
@@ -103,8 +104,9 @@ const State::Parameter& State::parameter(const std::string& name) const {
 }
 
 void State::check_slot(const std::string& name, const std::string& slot) const {
-  if (parameter(name).statistic && !slot.empty())
-    throw UserError("\"" + name + "\" is a running statistic: the optimizer has no state for it");
+  if (const Parameter& its = parameter(name); !its.has_slots() && !slot.empty())
+    throw UserError("\"" + name + "\" is " + (its.frozen ? "frozen" : "a running statistic") +
+                    ": the optimizer has no state for it");
   if (std::find(slots_.begin(), slots_.end(), slot) != slots_.end()) return;
   std::string known;
   for (const std::string& one : slots_)

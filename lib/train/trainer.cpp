@@ -41,7 +41,13 @@ std::vector<std::string> settings_of(const UpdateScalars& scalars, const Trainer
                      : s.kind == Kind::linear ? "linear"
                      : s.kind == Kind::cosine ? "cosine"
                                               : "step";
+  std::string groups;
+  for (const ParameterGroup& g : scalars.groups)
+    groups += fmt::format("{}\"{}\" times {}{}", groups.empty() ? "" : ", ", g.match, g.learning_rate_factor,
+                          g.weight_decay ? fmt::format(" with weight_decay {}", *g.weight_decay) : "");
   return {fmt::format("learning rate {}", scalars.learning_rate),
+          fmt::format("weight_decay {} of {}", scalars.weight_decay, scalars.decay == Decay::all ? "all" : "weights"),
+          fmt::format("groups [{}]", groups),
           fmt::format("{} schedule (warm-up {}, {} steps, final {}, milestones [{}], factor {})", kind, s.warmup_steps, s.steps,
                       s.final, fmt::join(s.milestones, " "), s.factor),
           fmt::format("clip_norm {}", scalars.clip_norm),

@@ -120,17 +120,26 @@ bool is_conv1d(const WeightsFile& file) {
   return in_out && !out_in;
 }
 
+using Tied = std::map<std::string, std::string>;  // a further name of a tensor of the network -> the tensor
+
 class Finder {
  public:
-  Finder(const WeightsFile& file, const std::vector<StoredTensor>& wanted) : file_(file) {
-    for (std::size_t i = 0; i < file.tensors().size(); i++) {
-      const std::string& name = file.tensors()[i].name;
+  Finder(const WeightsFile& file, const std::vector<StoredTensor>& wanted, const Tied& tied) : file_(file), tied_(tied) {
+    const auto add = [&](const std::string& name, int tensor) {
       const std::string plain = unwrapped(name);
-      by_name_.emplace(name, static_cast<int>(i));
-      by_plain_name_.emplace(plain, static_cast<int>(i));
-      by_underscores_.emplace(with_underscores(plain), static_cast<int>(i));
+      by_name_.emplace(name, tensor);
+      by_plain_name_.emplace(plain, tensor);
+      by_underscores_.emplace(with_underscores(plain), tensor);
+    };
+    for (int i = 0; i < static_cast<int>(file.tensors().size()); i++) {
+      const std::string& name = at(file.tensors(), i).name;
+      add(name, i);
       is_gpt2_ = is_gpt2_ || name.ends_with(".c_attn.weight");
       is_bert_ = is_bert_ || name.ends_with(".attention.self.query.weight");
+    }
+    for (const auto& [name, tensor] : file.aliases()) {
+      add(name, file.find(tensor));
+      shared_.insert(file.find(tensor));
     }
     // A file that has everything as the network has it is read as it is, whatever the names are.
     const bool as_it_is = std::all_of(wanted.begin(), wanted.end(), [&](const StoredTensor& w) {
@@ -142,12 +151,25 @@ class Finder {
 
   // tensor -1: the file does not have it in any form.
   Source find(const StoredTensor& wanted) const {
-    for (const Candidate& c : candidates(wanted.name)) {
-      const Source source = source_of(c);
-      if (source.tensor >= 0 && fits(source, wanted)) return source;
-    }
+    std::vector<std::string> names{wanted.name};
+    for (const auto& [other, tensor] : tied_)
+      if (tensor == wanted.name) names.push_back(other);
+    for (const std::string& name : names)
+      for (const Candidate& c : candidates(name)) {
+        const Source source = source_of(c);
+        if (source.tensor >= 0 && fits(source, wanted)) return source;
+      }
     // The right name with another shape: the caller complains.
     return {find(wanted.name)};
+  }
+  // Whether the file has this tensor for several names.
+  bool is_shared(int tensor) const { return shared_.contains(tensor); }
+  // Whether it has what the network has once under this name, too, with the same values.
+  bool is_tied(const StoredTensor& stored) const {
+    return std::any_of(tied_.begin(), tied_.end(), [&](const auto& its) {
+      const int tensor = find(its.first);
+      return tensor >= 0 && at(file_.tensors(), tensor).name == stored.name && are_equal(its.first, its.second);
+    });
   }
 
   // The file's fused tensors that have this one as a part.
@@ -196,12 +218,15 @@ class Finder {
   }
 
   const WeightsFile& file_;
+  const Tied& tied_;
+  std::set<int> shared_{};
   std::map<std::string, int> by_name_{}, by_plain_name_{}, by_underscores_{};
   bool is_gpt2_ = false, is_bert_ = false, transposes_ = false;
 };
 
 // Tensors that GPT-2's and BERT's files have beside their network's; the second names of tied ones only if the values are the same.
 bool affects_nothing(const Finder& finder, const StoredTensor& t) {
+  if (finder.is_tied(t)) return true;
   const std::string name = unwrapped(t.name);
   const auto ends = [&](const char* end) { return name.ends_with(end); };
   const bool integers = t.dtype == "I64" || t.dtype == "I32";
@@ -253,14 +278,16 @@ class Renamed final : public WeightsFile {
 
 }  // namespace
 
-std::unique_ptr<WeightsFile> in_own_names(std::unique_ptr<WeightsFile> file, const std::vector<StoredTensor>& wanted) {
-  const Finder finder(*file, wanted);
+std::unique_ptr<WeightsFile> in_own_names(std::unique_ptr<WeightsFile> file, const std::vector<StoredTensor>& wanted,
+                                          const Tied& tied) {
+  const Finder finder(*file, wanted, tied);
   std::vector<StoredTensor> tensors;
   std::vector<Source> sources;
   std::set<int> used, contradicted;
   for (const StoredTensor& w : wanted) {
     const Source source = finder.find(w);
-    if (source.tensor < 0 || (source.is_plain() && used.contains(source.tensor))) continue;
+    if (source.tensor < 0) continue;
+    if (source.is_plain() && used.contains(source.tensor) && !finder.is_shared(source.tensor)) continue;
     const StoredTensor& stored = at(file->tensors(), source.tensor);
     const bool unlike = source.is_plain() && !has_form(stored.extents, w);
     tensors.push_back({w.name, stored.dtype, unlike ? stored.extents : w.extents});

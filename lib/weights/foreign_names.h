@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Weights files of other libraries, read as if motley had written them.
 #pragma once
+#include <map>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "weights/weights_file.h"
 
@@ -19,6 +22,9 @@ namespace motley {
 // Entries that do not affect the network are left out: `num_batches_tracked`, position ids, GPT-2's causal masks, BERT's pooler, a
 // tied weight under its second name (with the same values). All other tensors keep their names: the caller complains that they are
 // unknown.
-std::unique_ptr<WeightsFile> in_own_names(std::unique_ptr<WeightsFile> file, const std::vector<StoredTensor>& wanted);
+// tied: further names of the network's tensors, of layers that share a weight -> the tensor. The file may have it under any of
+// these names, or under several with the same values.
+std::unique_ptr<WeightsFile> in_own_names(std::unique_ptr<WeightsFile> file, const std::vector<StoredTensor>& wanted,
+                                          const std::map<std::string, std::string>& tied = {});
 
 }  // namespace motley

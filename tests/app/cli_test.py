@@ -2008,7 +2008,101 @@ def layers_called_as_gpt2s():
         {name: its[2] for name, its in safetensors(room.path / "run/weights.safetensors").items()}
 
 
-TESTS = [usage, doctor, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, explains, notes, measured_plans, little_memory, verifies, trains, continues_from_weights, keeps_weights, layers_called_as_gpt2s, own_data, wide_tokens, several_inputs, stores_in_bf16, sums_with_parameters, names_of_layers, closed_pipe, full_pipes, refuses_weights, resumes, stopped_runs, traces, refusals, other_launchers, stops, paths_through_links, run_directory_removed, deaths, deaths_under_mpiexec, launcher_killed, restarts, stops_while_a_rank_hangs, leaves_out_lost_devices, evaluates_by_epoch, optimizers, other_losses, verifies_inference, progress]
+def begins_with_weights():
+    """train.initial: all but what is new must fit, before anything is measured; what is new is drawn; read before the first step only."""
+    room = Room()
+    its = job(checkpoint={"every_steps": 5})
+    its["model"]["layers"].insert(1, {"op": "batch_norm", "name": "bn1"})
+    its["layout"]["split"]["filters"] = "all"  # parts that need a profile
+    other = json.loads(json.dumps(its))
+    other["model"]["layers"][-1]["out"] = {"classes": 7}
+    other["layout"]["split"]["filters"] = {"axis": "all", "parts": [4, 2]}
+    room.run("train", room.write("seven.json", other), "--run-dir", "seven")
+    seven = safetensors(room.path / "seven/weights.safetensors")
+    write_safetensors(room.path / "seven.safetensors", {name: t for name, t in seven.items() if name != "conv2d_1.bias"} | {"more": seven["conv2d_1.bias"]})
+    room.write("job.json", its)
+    its["train"]["initial"] = {"weights": "seven.safetensors"}
+    room.write("tune.json", its)
+    wrong = ["/train/initial/weights: ", '"conv2d_1.bias" [6] is missing', '"more" [6] is not in the network',
+             '"dense_4.weight": [7, 6, 4, 4], expected [4, 6, 4, 4]', '"dense_4.bias": [7], expected [4]']
+    for words in [("check", "tune.json"), ("train", "tune.json", "--run-dir", "run"), ("train", "job.json", "--weights", "seven.safetensors", "--run-dir", "run")]:
+        err = room.run(*words, code=65).err
+        has(err, *wrong)
+        assert err.count("error: ") == 4 and "measuring" not in err and "rank" not in err, err
+    for words in [("eval", "job.json", "--weights", "seven.safetensors"), ("train", "job.json", "--resume", "seven", "--run-dir", "seven"),
+                  ("train", "job.json", "--resume", "seven/checkpoints/step-20", "--run-dir", "on")]:
+        err = room.run(*words, code=65).err
+        has(err, '"dense_4.weight": [7, 6, 4, 4], expected [4, 6, 4, 4]', *(wrong[1:3] if words[0] == "eval" else []))
+        assert "measuring" not in err and "[rank" not in err and not (room.path / "on").exists(), err
+    room.run("convert", "seven.safetensors", "kept")
+    has(room.run("train", "job.json", "--resume", "kept", "--run-dir", "on", code=65).err, *wrong[1:4])
+    has(room.run("check", "tune.json", "--set", "train.initial.weights=none.safetensors", code=66).err, "/train/initial/weights: ", "none.safetensors: cannot be opened")
+    # What is new.
+    good = ["--set", 'train.initial={"weights": "seven", "new": ["dense_4"]}', "--set", 'layout.split.filters={"axis": "all", "parts": [5, 1]}']
+    for new, said in [("dense_5.*", '"dense_5.*" matches no parameter; did you mean "dense_4.*"?'), ("fc", '"fc" matches no parameter; one of the names is ')]:
+        has(room.run("check", "job.json", "--set", f'train.initial={{"weights": "seven", "new": ["dense_4", "{new}"]}}', code=78).err, "/train/initial/new: ", said)
+    has(room.run("check", "job.json", "--set", 'train.initial={"weights": "seven", "new": [""]}', code=78).err, "/train/initial/new/0: expected a name of parameters")
+    room.run("check", "job.json", "--set", 'train.initial={"weights": "seven.safetensors", "new": ["dense_4", "conv2d_1.bias", "more"]}')
+    room.run("train", "job.json", *good, "--run-dir", "tuned", "--dump", "dump")
+    room.run("train", "job.json", *good[2:], "--run-dir", "drawn", "--dump", "drawn dump")
+    for name in seven:
+        begin, drawn = [(room.path / folder / f"weights_before/{name}.npy").read_bytes() for folder in ["dump", "drawn dump"]]
+        assert (begin == drawn) == name.startswith("dense_4"), name
+        if not name.startswith("dense_4"):
+            assert npy(begin)[2] == seven[name][2], name
+    # As many classes: all of it, by --weights too; the run and a checkpoint serve as a file does.
+    four = safetensors(room.path / "tuned/weights.safetensors")
+    for number, weights in enumerate(["tuned", "tuned/weights.safetensors", "tuned/checkpoints/step-20"]):
+        room.run("train", "job.json", *good[2:], "--weights", weights, "--run-dir", f"again{number}", "--dump", f"dump{number}", "--set", "train.max_steps=6")
+        for name, tensor in four.items():
+            assert npy((room.path / f"dump{number}/weights_before/{name}.npy").read_bytes())[2] == tensor[2], name
+    # It is read before the first step only: a run goes on without it.
+    shutil.rmtree(room.path / "tuned")
+    shutil.rmtree(room.path / "seven")
+    room.run("train", "--resume", "again0", "--set", "train.max_steps=8")
+    room.run("train", "job.json", *good[2:], "--weights", "gone", "--resume", "auto", "--run-dir", "again0", "--set", "train.max_steps=9")
+    assert room.json("again0/run.json")["steps"] == 9
+    has(room.run("train", "job.json", "--weights", "again0", "--resume", "again0", code=64).err, "--weights begins a run, --resume again0 continues one")
+    has(room.run("train", "job.json", "--weights", "gone", "--run-dir", "new", code=66).err, "gone")
+
+
+def freezes():
+    """What is frozen stays as it is, has no optimizer state, and may be another set when a run goes on."""
+    room = Room()
+    its = job(checkpoint={"every_steps": 10}, freeze=["conv2d_1"], clip_norm=1.0)
+    its["train"]["optimizer"]["weight_decay"] = 0.1
+    room.write("job.json", its)
+    room.run("train", "job.json", "--run-dir", "run", "--dump", "dump")
+    pairs = {name: [(room.path / f"dump/weights_{when}/{name}.npy").read_bytes() for when in ["before", "after"]]
+             for name in ["conv2d_1.weight", "conv2d_1.bias", "dense_3.weight", "dense_3.bias"]}
+    assert {name: a == b for name, (a, b) in pairs.items()} == {name: name.startswith("conv") for name in pairs}
+    kept = [(t["name"], t["slot"]) for t in room.json("run/checkpoints/step-20/manifest.json")["tensors"]]
+    assert sorted(kept) == sorted([(name, "") for name in pairs] + [("dense_3.bias", "velocity"), ("dense_3.weight", "velocity")]), kept
+    assert json.loads(room.run("verify", "job.json", "--format", "json").out)["ok"]
+    assert "backward" not in "".join(line for line in room.run("explain", "job.json").out.splitlines() if "conv2d_1" in line)
+    # Another set.
+    more = ["--set", "train.max_steps=24"]
+    err = room.run("train", "job.json", "--resume", "run", *more, "--set", 'train.freeze=["dense_3.bias"]').err
+    has(err, "note: the checkpoint was saved with conv2d_1.weight, conv2d_1.bias frozen: the optimizer's state of what is trained now begins at 0",
+        "note: the checkpoint's optimizer state of dense_3.bias is left out: this job has them frozen")
+    assert "frozen" not in room.run("train", "job.json", "--resume", "run", "--set", "train.max_steps=26", "--set", 'train.freeze=["dense_3.bias"]').err
+    # Groups: a factor of 0 moves nothing.
+    still = ["--set", "train.freeze=[]", "--set", 'train.groups=[{"match": "conv2d_1", "learning_rate_factor": 0}, {"match": "*.bias", "weight_decay": 0}]']
+    room.run("train", "job.json", "--run-dir", "still", "--dump", "still dump", *still)
+    for name in pairs:
+        a, b = [(room.path / f"still dump/weights_{when}/{name}.npy").read_bytes() for when in ["before", "after"]]
+        assert (a == b) == name.startswith("conv"), name
+    assert json.loads(room.run("verify", "job.json", "--format", "json", *still).out)["ok"]
+    # The plan does not depend on groups.
+    assert room.run("plan", "job.json", "--format", "json", *still).out == room.run("plan", "job.json", "--format", "json", "--set", "train.freeze=[]").out
+    room.write("bad.json", job(freeze=["conv2d_2", "dense_3"], groups=[{"match": "*.wieght"}, {"match": "dense_3", "learning_rate_factor": -1, "decay": 0}, {}]))
+    has(room.run("check", "bad.json", code=78).err, "/train/freeze/0: \"conv2d_2\" matches no parameter; did you mean \"conv2d_1\"?",
+        "/train/groups/0/match: \"*.wieght\" matches no parameter; did you mean \"*.weight\"?", "/train/groups/1/learning_rate_factor: expected a number of at least 0, found -1",
+        "/train/groups/1/decay: unknown key", "/train/groups/2: \"match\" is missing")
+    has(room.run("check", room.write("all.json", job(freeze=["*"])), code=78).err, "/train/freeze: all parameters are frozen: there is nothing to train")
+
+
+TESTS = [usage, doctor, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, explains, notes, measured_plans, little_memory, verifies, trains, continues_from_weights, begins_with_weights, freezes, keeps_weights, layers_called_as_gpt2s, own_data, wide_tokens, several_inputs, stores_in_bf16, sums_with_parameters, names_of_layers, closed_pipe, full_pipes, refuses_weights, resumes, stopped_runs, traces, refusals, other_launchers, stops, paths_through_links, run_directory_removed, deaths, deaths_under_mpiexec, launcher_killed, restarts, stops_while_a_rank_hangs, leaves_out_lost_devices, evaluates_by_epoch, optimizers, other_losses, verifies_inference, progress]
 
 
 def main():
