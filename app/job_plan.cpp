@@ -12,10 +12,12 @@
 #include <cstdlib>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "app/cpu_isas.h"
 #include "app/launcher.h"
 #include "app/mpiexec.h"
+#include "app/topology.h"
 #include "balance/balance_within.h"
 #include "balance/choose_parts.h"
 #include "balance/needed_kernels.h"
@@ -222,7 +224,7 @@ std::string kernels_line(const Mesh& mesh, DType dtype) {
 }
 
 std::vector<std::string> core_notes(const Mesh& mesh) {
-  const auto cores = deal_cores(mesh.devices(), allowed_cores());
+  const auto cores = deal_cores(mesh.devices(), units_in_turn());
   std::vector<std::string> notes;
   std::map<int, std::vector<int>> ranks;  // by core
   for (int r = 0; r < mesh.ranks(); r++) {
@@ -237,6 +239,14 @@ std::vector<std::string> core_notes(const Mesh& mesh) {
   for (const auto& [core, several] : ranks)
     if (several.size() > 1)
       shared += fmt::format("{}core {} (ranks {})", shared.empty() ? "" : ", ", core, fmt::join(several, ", "));
+  for (const std::vector<int>& units : units_by_core()) {
+    std::set<int> several;
+    for (const int unit : units)
+      if (const auto its = ranks.find(unit); its != ranks.end()) several.insert(its->second.begin(), its->second.end());
+    if (units.size() > 1 && several.size() > 1)
+      shared += fmt::format("{}the core of processing units {} (ranks {})", shared.empty() ? "" : ", ", fmt::join(units, " and "),
+                            fmt::join(several, ", "));
+  }
   if (!shared.empty())
     notes.push_back("ranks share " + shared + "; predicted seconds assume a core for each rank, so a step will take longer");
   return notes;

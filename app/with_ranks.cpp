@@ -313,7 +313,8 @@ Outcome launcher_killed() {
 
 Outcome launch_once(const RunDirectory& directory, const Mesh& mesh) {
   const fs::path path = fs::absolute(directory.path());
-  return launch_ranks({.devices = mesh.devices(), .arguments = {"_rank", path.string()}, .run_directory = path});
+  return launch_ranks(
+      {.devices = mesh.devices(), .arguments = {"_rank", path.string()}, .run_directory = path, .units = units_in_turn()});
 }
 
 // The available profile of the plan; empty: there is none.

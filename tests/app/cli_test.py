@@ -174,6 +174,19 @@ def doctor():
     assert all(d["threads"] == len(d["cores"]) for d in mesh["devices"] if d["kind"] == "cpu")
 
 
+def one_core_of_two_units():
+    """Two hyperthreads are one core: doctor counts it so, and two ranks on it are said to share it."""
+    room = Room()
+    if len(os.sched_getaffinity(0)) < 2:
+        return
+    room.env |= {"HWLOC_SYNTHETIC": "pack:1 core:1 pu:2", "HWLOC_THISSYSTEM": "1"}
+    has(room.run("doctor").out, "cores       1 in 1 socket", "up to 1 with one core each")
+    room.write("job.json", job())
+    has(room.run("plan", "job.json").out, "ranks share the core of processing units 0 and 1 (ranks 0, 1)")
+    room.env["HWLOC_SYNTHETIC"] = "pack:1 core:2 pu:1"
+    assert "ranks share" not in room.run("plan", "job.json").out
+
+
 def gpu_not_here():
     room = Room()
     wanted = job()
@@ -1049,6 +1062,9 @@ def names_of_layers():
     document["data"], document["layout"] = {"kind": "synthetic"}, {}
     document["train"] = {"batch": 4, "max_steps": 1, "optimizer": {"kind": "sgd", "learning_rate": 0.05}}
     has(room.run("check", room.write("same.json", document), code=78).err, 'two tensors would be called "n.0.bias", of the layers "n.0" and "n.0.bias"')
+    document["model"]["layers"][3]["name"] = "head.fc"
+    has(room.run("check", room.write("two.json", document), code=78).err, '"head.fc" is not a valid name: it could be that of a parameter of the layer "head"; call it "head_fc", weights of head.fc load by that name')
+    document["model"]["layers"][3]["name"] = "fc"
     document["model"]["layers"][1]["name"] = document["model"]["layers"][2]["from"][1] = "q.0.bias"
     room.run("check", room.write("other.json", document))
 
@@ -1131,6 +1147,14 @@ def refuses_weights():
     (room.path / "bad.safetensors").write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
     has(room.run("eval", "job.json", "--weights", "bad.safetensors", code=65).err, "bad.safetensors: ", "its values are damaged: hash")
     has(room.run("convert", "bad.safetensors", "bad.npz", code=65).err, "damaged")
+    # Files of other kinds, and a folder as Hugging Face's.
+    for name, begin, kind in [("net.h5", b"\x89HDF\r\n\x1a\n", "an HDF5 file (Keras)"), ("net.gguf", b"GGUF\3", "a GGUF file (llama.cpp)"), ("net.onnx", b"\10\7", "an ONNX file"),
+                              ("model.safetensors.index.json", b"{}", "the index of weights in several files")]:
+        (room.path / name).write_bytes(begin + bytes(200))
+        has(room.run("eval", "job.json", "--weights", name, code=65).err, f"{name}: {kind}; write its tensors with safetensors.torch.save_file")
+    (room.path / "hub").mkdir()
+    (room.path / "hub/model.safetensors").write_bytes(good)
+    has(room.run("eval", "job.json", "--weights", "hub", code=65).err, "neither a checkpoint", "; it holds model.safetensors: give that file")
     assert not (room.path / "bad.npz").exists()
     has(room.run("convert", "run", "out.pt", code=64).err, "out.pt: expected a file name that ends in .safetensors or .npz")
     has(room.run("convert", "run", "empty", code=64).err, "empty exists already")
@@ -2086,6 +2110,12 @@ def freezes():
     has(err, "note: the checkpoint was saved with conv2d_1.weight, conv2d_1.bias frozen: the optimizer's state of what is trained now begins at 0",
         "note: the checkpoint's optimizer state of dense_3.bias is left out: this job has them frozen")
     assert "frozen" not in room.run("train", "job.json", "--resume", "run", "--set", "train.max_steps=26", "--set", 'train.freeze=["dense_3.bias"]').err
+    # A schedule that ends later has another rate at the step where it goes on: said once.
+    cosine = ["--set", 'train.schedule={"kind": "cosine"}']
+    room.run("train", "job.json", "--run-dir", "cosine", *cosine)
+    has(room.run("train", "job.json", "--resume", "cosine", *cosine, "--set", "train.max_steps=40").err,
+        "note: step 20 had the learning rate 0, in this job it has 0.026 (the schedule ends at step 40)")
+    assert "learning rate" not in room.run("train", "job.json", "--resume", "cosine", *cosine, "--set", "train.max_steps=40", "--progress", "never").err
     # Groups: a factor of 0 moves nothing.
     still = ["--set", "train.freeze=[]", "--set", 'train.groups=[{"match": "conv2d_1", "learning_rate_factor": 0}, {"match": "*.bias", "weight_decay": 0}]']
     room.run("train", "job.json", "--run-dir", "still", "--dump", "still dump", *still)
@@ -2102,7 +2132,7 @@ def freezes():
     has(room.run("check", room.write("all.json", job(freeze=["*"])), code=78).err, "/train/freeze: all parameters are frozen: there is nothing to train")
 
 
-TESTS = [usage, doctor, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, explains, notes, measured_plans, little_memory, verifies, trains, continues_from_weights, begins_with_weights, freezes, keeps_weights, layers_called_as_gpt2s, own_data, wide_tokens, several_inputs, stores_in_bf16, sums_with_parameters, names_of_layers, closed_pipe, full_pipes, refuses_weights, resumes, stopped_runs, traces, refusals, other_launchers, stops, paths_through_links, run_directory_removed, deaths, deaths_under_mpiexec, launcher_killed, restarts, stops_while_a_rank_hangs, leaves_out_lost_devices, evaluates_by_epoch, optimizers, other_losses, verifies_inference, progress]
+TESTS = [usage, doctor, one_core_of_two_units, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, explains, notes, measured_plans, little_memory, verifies, trains, continues_from_weights, begins_with_weights, freezes, keeps_weights, layers_called_as_gpt2s, own_data, wide_tokens, several_inputs, stores_in_bf16, sums_with_parameters, names_of_layers, closed_pipe, full_pipes, refuses_weights, resumes, stopped_runs, traces, refusals, other_launchers, stops, paths_through_links, run_directory_removed, deaths, deaths_under_mpiexec, launcher_killed, restarts, stops_while_a_rank_hangs, leaves_out_lost_devices, evaluates_by_epoch, optimizers, other_losses, verifies_inference, progress]
 
 
 def main():

@@ -13,7 +13,8 @@ namespace {
 // Values count up from 1,000 times the tensor's number.
 class Counted final : public WeightsFile {
  public:
-  explicit Counted(std::vector<StoredTensor> tensors) : WeightsFile("counted", std::move(tensors)) {}
+  explicit Counted(std::vector<StoredTensor> tensors, std::map<std::string, std::string> aliases = {})
+      : WeightsFile("counted", std::move(tensors), std::move(aliases)) {}
   NpyData read(int tensor) const override {
     const std::string& name = at(tensors(), tensor).name;
     std::vector<float> out(static_cast<std::size_t>(*elements_of(at(tensors(), tensor).extents)));
@@ -146,6 +147,30 @@ TEST_CASE("weights by name: matrices called as GPT-2's are transposed only where
   mixed.push_back({"h.1.c_fc.weight", kF, {3, 2}});
   mixed.push_back({"h.1.c_fc.bias", kF, {3}});
   CHECK(extents(*own(mixed, {{"h.0.c_attn.weight", kF, {6, 2}}}), "h.0.c_attn.weight") == std::vector<Index>{2, 6});
+}
+
+TEST_CASE("weights by name: a weight that layers share, under any of their names", "[weights]") {
+  const std::vector<StoredTensor> wanted{{"embed.weight", kF, {3, 2}}, {"norm.bias", kF, {2}}};
+  const std::map<std::string, std::string> tied{{"decoder.weight", "embed.weight"}};
+  const auto found = [&](const std::vector<StoredTensor>& stored, bool equal, std::map<std::string, std::string> aliases = {}) {
+    auto counted = std::make_unique<Counted>(stored, std::move(aliases));
+    if (equal) counted->tie("embed.weight", "decoder.weight");
+    return in_own_names(std::move(counted), wanted, tied);
+  };
+  const StoredTensor embed{"embed.weight", kF, {3, 2}}, decoder{"decoder.weight", kF, {3, 2}}, bias{"norm.bias", kF, {2}};
+  CHECK(found({embed, bias}, false)->tensors() == wanted);
+  CHECK(found({decoder, bias}, false)->tensors() == wanted);
+  CHECK(values(*found({bias, decoder}, false), "embed.weight").front() == 1000);
+  CHECK(found({decoder, embed, bias}, true)->tensors() == wanted);
+  CHECK(found({decoder, embed, bias}, false)->find("decoder.weight") >= 0);  // other values: the caller complains
+  CHECK(found({{"module.decoder.weight", kF, {3, 2}}, bias}, false)->find("embed.weight") >= 0);
+  // A file that says so itself; also for a network that has the two apart.
+  CHECK(found({{"kept.weight", kF, {3, 2}}, bias}, false, {{"embed.weight", "kept.weight"}})->tensors() == wanted);
+  const auto apart = in_own_names(std::make_unique<Counted>(std::vector<StoredTensor>{decoder},
+                                                            std::map<std::string, std::string>{{"embed.weight", "decoder.weight"}}),
+                                  {embed, decoder});
+  CHECK(values(*apart, "embed.weight") == values(*apart, "decoder.weight"));
+  CHECK(apart->tensors().size() == 2);
 }
 
 TEST_CASE("weights by name: what is left out is GPT-2's or BERT's, or a tied weight under its second name", "[weights]") {
