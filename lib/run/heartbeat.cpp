@@ -19,7 +19,6 @@ namespace motley {
 
 namespace {
 
-
 // Writes to stderr until its reader has stopped: this thread must not wait, else its rank would be taken for a hung one. A pipe
 // that is ready has space for PIPE_BUF bytes.
 void say(const std::string& text) {
