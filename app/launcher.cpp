@@ -152,7 +152,7 @@ int launch(const LaunchOptions& options) {
 Role role(int mesh_ranks) {
   const Start start = how_started();
   if (start.lone_tasks > 0)
-    throw UserError(fmt::format("{}. The mesh has {} device{}; start motley alone (it starts its ranks itself), or with {} -n {}",
+    throw UserError(fmt::format("{}, the mesh has {} device{}; start motley alone (it starts its ranks itself), or with {} -n {}",
                                 lone_tasks_text(start), mesh_ranks, mesh_ranks == 1 ? "" : "s",
                                 start.lone_launcher == "srun" ? "srun --mpi=pmi2" : "MPICH's mpiexec", mesh_ranks));
   if (!start.mpi) return Role::launcher;

@@ -75,8 +75,10 @@ Start how_started() {
 }
 
 std::string lone_tasks_text(const Start& start) {
-  return start.lone_launcher + " started " + std::to_string(start.lone_tasks) +
-         " processes that cannot find each other: motley's MPI is MPICH, which needs PMI";
+  const std::string begun = start.lone_launcher + " started " + std::to_string(start.lone_tasks);
+  return begun + (start.lone_launcher == kOthers[0].name
+                      ? " tasks without PMI"
+                      : " processes that cannot find each other (motley's MPI is MPICH, which needs PMI)");
 }
 
 std::string mark_result() {

@@ -19,7 +19,7 @@ struct Start {
 };
 // Leftovers in the environment (PMI_RANK without its socket, SLURM_JOB_ID) are ignored.
 Start how_started();
-// "Open MPI's mpirun started 2 processes that ...; ", of lone tasks.
+// "srun started 2 tasks without PMI", of lone tasks.
 std::string lone_tasks_text(const Start& start);
 
 // The launcher reads the ranks' stdout and stderr from two pipes. In a launched rank: writes this mark to stderr, and returns it,

@@ -2003,7 +2003,8 @@ def other_launchers():
                             "torchrun": {"WORLD_SIZE": "2", "RANK": "0", "TORCHELASTIC_RUN_ID": "none"}}.items():
         before = ["env", *(f"{key}={value}" for key, value in variables.items())]
         for words in [("train", "job.json", "--run-dir", "run"), ("verify", "job.json")]:
-            has(room.run(*words, before=before, code=78).err, f"{name} started 2 processes that cannot find each other", "The mesh has 2 devices; start motley alone",
+            has(room.run(*words, before=before, code=78).err, f"{name} started 2 " + ("tasks without PMI" if name == "srun" else "processes that cannot find each other"),
+                "the mesh has 2 devices; start motley alone",
                 "srun --mpi=pmi2 -n 2" if name == "srun" else "MPICH's mpiexec -n 2")
         assert not (room.path / "run").exists()
     # One process alone starts its ranks itself, whatever started it; so does one with leftovers.
