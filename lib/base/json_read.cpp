@@ -173,8 +173,8 @@ bool Reader::layer_name(const Json& j, std::string& out) {
   if (s != nullptr && !is_layer_name(*s) && is_layer_name(*s + ".0")) {  // two words
     std::string joined = *s;
     std::replace(joined.begin(), joined.end(), '.', '_');
-    return complain(j, kind(j) + " is not a valid name: it could be that of a parameter of the layer \"" +
-                           s->substr(0, s->find('.')) + "\"; call it \"" + joined + "\", weights of " + *s + " load by that name"),
+    return complain(j, kind(j) + " is not a valid name: letters, digits, _ and -, a letter or _ first; call it \"" + joined +
+                           "\": weights of " + *s + " load by that name"),
            false;
   }
   if (s == nullptr || !is_layer_name(*s)) return name(j, out);

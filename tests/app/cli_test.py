@@ -1063,7 +1063,7 @@ def names_of_layers():
     document["train"] = {"batch": 4, "max_steps": 1, "optimizer": {"kind": "sgd", "learning_rate": 0.05}}
     has(room.run("check", room.write("same.json", document), code=78).err, 'two tensors would be called "n.0.bias", of the layers "n.0" and "n.0.bias"')
     document["model"]["layers"][3]["name"] = "head.fc"
-    has(room.run("check", room.write("two.json", document), code=78).err, '"head.fc" is not a valid name: it could be that of a parameter of the layer "head"; call it "head_fc", weights of head.fc load by that name')
+    has(room.run("check", room.write("two.json", document), code=78).err, '"head.fc" is not a valid name: letters, digits, _ and -, a letter or _ first; call it "head_fc": weights of head.fc load by that name')
     document["model"]["layers"][3]["name"] = "fc"
     document["model"]["layers"][1]["name"] = document["model"]["layers"][2]["from"][1] = "q.0.bias"
     room.run("check", room.write("other.json", document))
