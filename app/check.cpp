@@ -18,7 +18,7 @@ int check(const Options& options) {
   if (!options.sets.empty()) {  // --set changes jobs
     std::string report;
     for (const std::string& file : options.files) {
-      const Job job = load_job(file, options.sets, Data::needed);
+      const Job job = load_job(file, options.sets, Data::with_weights);
       report += file + ": job, with --set: nothing wrong\n";
       check_memory(job);
       for (const std::string& note : job_notes(job)) report += "note: " + note + "\n";

@@ -50,6 +50,11 @@ int convert(const Options& options) {
       t.dtype = "F32";
       widened++;
     }
+    for (const auto& [name, tensor] : in->aliases())  // a tied weight: each name gets its values
+      if (tensor == t.name) {
+        tensors.push_back({name, t.dtype, t.extents});
+        which.push_back(static_cast<int>(i));
+      }
     tensors.push_back(std::move(t));
     which.push_back(static_cast<int>(i));
   }

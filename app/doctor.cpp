@@ -75,7 +75,7 @@ void look_at_cpu(Findings& found, const HostFacts& host) {
       "ranks",
       fmt::format(
           "up to {} with one core each; predicted seconds assume a core for each rank, more ranks share cores and are slower",
-          cores.size()));
+          physical));
   if (const CpuQuota quota = cpu_quota(); quota.cores < static_cast<double>(cores.size()))
     found.line("CPU quota",
                fmt::format("{:g} cores' time for all processes of the control group {}: more ranks than that wait for it",

@@ -12,11 +12,13 @@
 #include <cstdlib>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "app/cpu_isas.h"
 #include "app/launcher.h"
 #include "app/mpiexec.h"
 #include "app/run_directory.h"
+#include "app/topology.h"
 #include "balance/balance_within.h"
 #include "balance/choose_parts.h"
 #include "balance/needed_kernels.h"
@@ -218,7 +220,7 @@ std::string kernels_line(const Mesh& mesh, DType dtype) {
 }
 
 std::vector<std::string> core_notes(const Mesh& mesh) {
-  const auto cores = deal_cores(mesh.devices(), allowed_cores());
+  const auto cores = deal_cores(mesh.devices(), units_in_turn());
   std::vector<std::string> notes;
   std::map<int, std::vector<int>> ranks;  // by core
   for (int r = 0; r < mesh.ranks(); r++) {
@@ -233,6 +235,14 @@ std::vector<std::string> core_notes(const Mesh& mesh) {
   for (const auto& [core, several] : ranks)
     if (several.size() > 1)
       shared += fmt::format("{}core {} (ranks {})", shared.empty() ? "" : ", ", core, fmt::join(several, ", "));
+  for (const std::vector<int>& units : units_by_core()) {
+    std::set<int> several;
+    for (const int unit : units)
+      if (const auto its = ranks.find(unit); its != ranks.end()) several.insert(its->second.begin(), its->second.end());
+    if (units.size() > 1 && several.size() > 1)
+      shared += fmt::format("{}the core of processing units {} (ranks {})", shared.empty() ? "" : ", ", fmt::join(units, " and "),
+                            fmt::join(several, ", "));
+  }
   if (!shared.empty())
     notes.push_back("ranks share " + shared + "; predicted seconds assume a core for each rank, so a step will take longer");
   return notes;
@@ -328,13 +338,13 @@ std::vector<std::string> doubts(const Job& job, const Step& step, const Plan& pl
   return notes;
 }
 
-Step evaluation_of(const Job& job) {
+Step evaluation_step_of(const Job& job) {
   const Model model = build_model(job.model, job.train.batch / job.train.accumulate);
   return inference({model.logits}, job.train.storage());
 }
 
 std::optional<Step> evaluation_beside(const Job& job) {
-  return limits_memory(job.mesh) && has_test_part(job.data) ? std::optional(evaluation_of(job)) : std::nullopt;
+  return limits_memory(job.mesh) && has_test_part(job.data) ? std::optional(evaluation_step_of(job)) : std::nullopt;
 }
 
 Plan plan_of(const Job& job, const Step& step, const Profile& profile) {
@@ -346,12 +356,12 @@ Plan plan_of(const Job& job, const Step& step, const Profile& profile) {
 
 JobPlans plans_of(const Job& job, const Step& step, const Profile& profile) {
   if (!has_test_part(job.data)) return {plan_of(job, step, profile)};
-  TrainPlans both = balance_both(step, evaluation_of(job), job.mesh, job.rules, profile, {.dtype = job.train.dtype()});
+  TrainPlans both = balance_both(step, evaluation_step_of(job), job.mesh, job.rules, profile, {.dtype = job.train.dtype()});
   return {std::move(both.training), std::move(both.evaluation)};
 }
 
 Plan evaluation_plan_of(const Job& job, const Step& training, const Profile& profile) {
-  const Step step = evaluation_of(job);
+  const Step step = evaluation_step_of(job);
   LayoutRules rules = rules_within(step.passes(), job.rules);
   try {
     rules.homes = plan_of(job, training, profile).homes();
@@ -393,7 +403,7 @@ std::optional<GivenPlan> plan_of_run(const Job& job, const Step& step, const fs:
 
 Plan evaluation_from(const GivenPlan& given, const Job& job, const Step& step,
                      const std::function<void(const std::string&)>& said) {
-  const Step evaluation = evaluation_of(job);
+  const Step evaluation = evaluation_step_of(job);
   if (const auto text = evaluation_text(given.name, given.text))
     return plan_of_text(given.name + ", /evaluation", *text, evaluation, job.mesh);
   said(given.name + " has no plan of the evaluation: it follows from the parts and homes of the training's");
@@ -445,7 +455,7 @@ JobPlans same_plans(Runtime& rt, const Job& job, const Step& step, const std::fu
   const auto training = [&] { return (made = make())->training; };
   Plan of_training = planned(rt.transport(), step, job.mesh, training);
   if (!has_test_part(job.data)) return {std::move(of_training)};
-  return {std::move(of_training), planned(rt.transport(), evaluation_of(job), job.mesh, [&] { return *made->evaluation; })};
+  return {std::move(of_training), planned(rt.transport(), evaluation_step_of(job), job.mesh, [&] { return *made->evaluation; })};
 }
 
 LayoutRules resolved_rules(const Job& job, const Step& step, const Profile& profile) {
@@ -453,7 +463,7 @@ LayoutRules resolved_rules(const Job& job, const Step& step, const Profile& prof
 }
 
 LayoutRules resolved_evaluation_rules(const Job& job, const Profile& profile) {
-  const Step step = evaluation_of(job);
+  const Step step = evaluation_step_of(job);
   const LayoutRules rules = rules_within(step.passes(), job.rules);
   return choose_parts(passes_for(step, rules), job.mesh, rules, profile, job.train.dtype()).rules;
 }

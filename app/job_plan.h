@@ -14,7 +14,8 @@
 
 namespace motley::app {
 
-Step step_of(const Job& job);  // of its training, with its batch
+Step step_of(const Job& job);             // of its training, with its batch
+Step evaluation_step_of(const Job& job);  // the forward passes up to the logits, in micro-batches of the job's training
 
 // Location of the job's profile; if the job has no path: in the user's cache, one file per mesh. Empty: there is no cache.
 std::filesystem::path profile_path(const Job& job);
@@ -80,7 +81,6 @@ Plan same_plan(Runtime& rt, const Job& job, const Step& step, const std::functio
 JobPlans same_plans(Runtime& rt, const Job& job, const Step& step, const std::function<JobPlans()>& make);
 // The plan of an evaluation alone, on the parameters as training stores them; where the devices have no memory to train, as the
 // evaluation's own rules say.
-Step evaluation_of(const Job& job);  // the forward passes up to the logits, in micro-batches of the job's training
 Plan evaluation_plan_of(const Job& job, const Step& training, const Profile& profile);
 // The job's rules with every part resolved as in that plan.
 LayoutRules resolved_rules(const Job& job, const Step& step, const Profile& profile);

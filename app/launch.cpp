@@ -162,7 +162,7 @@ Launch::~Launch() {
 }
 
 void Launch::start(const LaunchOptions& options) {
-  RankCommand command{.records = records_, .allowed_cores = allowed_cores()};
+  RankCommand command{.records = records_, .allowed_cores = options.units.empty() ? allowed_cores() : options.units};
   const std::filesystem::path program = options.program.empty() ? std::filesystem::read_symlink("/proc/self/exe") : options.program;
   command.program.push_back(program.string());
   command.program.insert(command.program.end(), options.arguments.begin(), options.arguments.end());

@@ -152,10 +152,9 @@ int launch(const LaunchOptions& options) {
 Role role(int mesh_ranks) {
   const Start start = how_started();
   if (start.lone_tasks > 0)
-    throw UserError(
-        fmt::format("srun started {} tasks without PMI, the mesh has {} devices; start motley alone (it starts its "
-                    "ranks itself), or with srun --mpi=pmi2 -n {}",
-                    start.lone_tasks, mesh_ranks, mesh_ranks));
+    throw UserError(fmt::format("{}, the mesh has {} device{}; start motley alone (it starts its ranks itself), or with {} -n {}",
+                                lone_tasks_text(start), mesh_ranks, mesh_ranks == 1 ? "" : "s",
+                                start.lone_launcher == "srun" ? "srun --mpi=pmi2" : "MPICH's mpiexec", mesh_ranks));
   if (!start.mpi) return Role::launcher;
   if (start.ranks != mesh_ranks)
     throw UserError(fmt::format(

@@ -14,6 +14,7 @@ struct LaunchOptions {
   std::vector<std::string> arguments{};   // for every rank: a verb, the run directory; none may be ":"
   std::filesystem::path run_directory{};  // exists; holds the ranks' records while they run. Empty: a temporary one
   std::filesystem::path program{};        // empty: this program
+  std::vector<int> units{};               // processing units that ranks get in turn; empty: those that this process may use
 };
 
 // How the ranks ended.

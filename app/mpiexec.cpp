@@ -31,7 +31,8 @@ std::string isa_of(const Device& device) {
 }
 
 // Variables that a process manager sets for its processes; ours get them from our own manager.
-constexpr std::array kForeign{"PMI_", "PMIX_", "HYDI_", "MPI_LOCAL", "MOTLEY_CORES=", "MOTLEY_SPARE_CORES=", "MOTLEY_RUN_RECORDS="};
+constexpr std::array kForeign{
+    "PMI_", "PMIX_", "OMPI_", "HYDI_", "MPI_LOCAL", "MOTLEY_CORES=", "MOTLEY_SPARE_CORES=", "MOTLEY_RUN_RECORDS="};
 
 std::string terminal_columns() {
   winsize size{};

@@ -161,6 +161,9 @@ void add_verbs(CLI::App& app, Options& o, Words& w) {
   within(train->add_option("--restart", o.restarts,
                            "when a rank dies or hangs, restart from the last good checkpoint, at most N times (default 0)"),
          "N", 0, 1000000);
+  train
+      ->add_option("--weights", o.weights, "begin with these weights: a run directory, a checkpoint, a .safetensors or a .npz file")
+      ->type_name("PATH");
   train->add_option("--from-checkpoint", o.from, "what the launcher has chosen")->group("");
   add_plan(train, o);
   train->add_option("--dump", o.dump, "write weights before and after, and the batches, as .npy")->type_name("DIR");

@@ -257,7 +257,6 @@ void train_ranks(Runtime& rt, const Task& task) {
   Index done = 0;
   if (const std::filesystem::path& from = task.options.from; !from.empty()) {  // the last step, where the batch size has changed
     const Manifest was = Checkpoint(from).manifest();
-    require_same_network(from.string(), was, parameters_of(step_of(job).passes()));
     done = was.step;
     const DataPosition at{was.data.epoch, was.data.batch, was.data.batch_size, was.data.samples};
     options.schedule.steps = done + course_from(from.string(), at, done, extent_of(job.train, data.train->samples())).steps();
@@ -294,6 +293,8 @@ void train_ranks(Runtime& rt, const Task& task) {
                      .seed = job.train.seed,
                      .checkpoint = job.train.checkpoint,
                      .evaluate_every_epochs = job.train.evaluate_every_epochs,
+                     .initial = job.train.initial.weights,
+                     .fresh = {job.train.initial.fresh},
                      .resume = task.options.from,
                      .done_before = finished(task.directory / kAside) ? std::optional(load_run_json(before)) : std::nullopt,
                      .began = [&](const std::vector<std::filesystem::path>& ended) { drop_aside(task.directory, ended); },
@@ -327,7 +328,7 @@ struct Loaded {
 Loaded loaded(Runtime& rt, const Task& task) {
   const Job& job = task.job;
   const Step step = step_of(job);
-  const Step evaluation = motley::app::evaluation_of(job);
+  const Step evaluation = evaluation_step_of(job);
   if (const std::optional<GivenPlan> given = given_plan(rt, task, step)) {
     const auto said = [&](const std::string& text) { task.console.say(LogLevel::info, "note: " + text); };
     return {rt, task, same_plan(rt, job, evaluation, [&] { return evaluation_from(*given, job, step, said); })};

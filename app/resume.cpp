@@ -93,6 +93,8 @@ std::optional<fs::path> last_good(const fs::path& run, std::vector<std::string>&
 Resume choose_resume(const Options& options) {
   const std::string job = options.files.empty() ? "" : options.files.front();
   if (options.overwrite) throw UserError("--resume continues a run, --overwrite replaces it; give only one of them", Exit::usage);
+  if (!options.weights.empty() && options.resume != "auto")
+    throw UserError("--weights begins a run, --resume " + options.resume + " continues one; give only one of them", Exit::usage);
   Resume out;
   out.job = job;
   fs::path of;  // the run whose job is taken where none is given

@@ -93,6 +93,34 @@ HostFacts host_facts() {
   return host;
 }
 
+std::vector<std::vector<int>> units_by_core() {
+  const std::vector<int> list = allowed_cores();
+  std::set<int> left(list.begin(), list.end());
+  const Topology topology = load_topology();
+  std::vector<std::vector<int>> out;
+  hwloc_obj_t core = nullptr;
+  while ((core = hwloc_get_next_obj_by_type(topology.get(), HWLOC_OBJ_CORE, core)) != nullptr) {
+    std::vector<int> units;
+    for (int unit = hwloc_bitmap_first(core->cpuset); unit >= 0; unit = hwloc_bitmap_next(core->cpuset, unit))
+      if (left.erase(unit) > 0) units.push_back(unit);
+    if (!units.empty()) out.push_back(std::move(units));
+  }
+  for (const int unit : left) out.push_back({unit});
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+std::vector<int> units_in_turn() {
+  const std::vector<std::vector<int>> cores = units_by_core();
+  std::vector<int> out;
+  for (std::size_t k = 0, added = 1; added > 0; k++) {
+    added = 0;
+    for (const std::vector<int>& units : cores)
+      if (k < units.size()) out.push_back(units[k]), added++;
+  }
+  return out;
+}
+
 Mesh mesh_of(const HostFacts& host) {
   std::vector<Device> devices;
   std::vector<Socket> sockets = host.sockets;

@@ -21,6 +21,12 @@ struct HostFacts {
 };
 HostFacts host_facts();
 
+// The processing units that this process may use, by the core that they are of (two of one core share its arithmetic units). A unit
+// that hwloc knows no core of is one.
+std::vector<std::vector<int>> units_by_core();
+// In the order in which ranks get them: one of each core, then the second ones, ...
+std::vector<int> units_in_turn();
+
 // One rank per GPU that this build can use, then one per socket and kind of core with all its cores but one for each GPU, along one
 // axis "all".
 Mesh mesh_of(const HostFacts& host);

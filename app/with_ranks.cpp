@@ -33,6 +33,7 @@
 #include "run/agreed.h"
 #include "run/start.h"
 #include "run/trace_summary.h"
+#include "train/same_network.h"
 #include "weights/checkpoint.h"
 #include "weights/weights_file.h"
 
@@ -44,10 +45,12 @@ namespace fs = std::filesystem;
 
 constexpr const char* kMeshFile = "mesh.json";  // for a profile without a job
 
-// --mesh FILE counts as one more change of the job.
+// --mesh FILE and train's --weights PATH count as one more change of the job.
 std::vector<std::string> sets_of(const Options& options) {
   std::vector<std::string> sets;
   if (options.verb == Verb::profile && !options.mesh.empty()) sets.push_back("mesh=" + to_text(to_json(Mesh::load(options.mesh))));
+  if (options.verb == Verb::train && !options.weights.empty())
+    sets.push_back("train.initial=" + to_text(Json(Json::Object{}).set("weights", options.weights.string())));
   sets.insert(sets.end(), options.sets.begin(), options.sets.end());
   return sets;
 }
@@ -68,8 +71,8 @@ bool has_job(const Options& options) {
 }
 
 Subject load_subject(const Options& options) {
-  const bool reads = options.verb == Verb::train || options.verb == Verb::verify || options.verb == Verb::eval;
-  const Data data = reads ? Data::needed : Data::unread;
+  const bool trains = options.verb == Verb::train, reads = trains || options.verb == Verb::verify || options.verb == Verb::eval;
+  const Data data = trains && options.from.empty() ? Data::with_weights : reads ? Data::needed : Data::unread;
   if (!options.files.empty()) return {load_job(options.files.front(), sets_of(options), data), {}};
   if (!options.sets.empty()) throw UserError("--set changes a job, but no JOB is given", Exit::usage);
   return {{}, options.mesh.empty() ? mesh_of(host_facts()) : Mesh::load(options.mesh)};
@@ -118,7 +121,18 @@ RunDirectory new_run(const Options& options, const Subject& subject) {
   }
 }
 
+// Weights and checkpoints of another network are refused before anything is measured or written.
+void require_weights(const Options& options, const Subject& subject) {
+  if (!subject.job) return;
+  const Job& job = *subject.job;
+  if (!options.from.empty())
+    require_resumable(options.from, entries_of(step_of(job).passes(), job.train.dtype()), job.train.optimizer.kind);
+  else if (options.verb == Verb::eval || options.verb == Verb::predict)
+    static_cast<void>(open_weights_of(options.weights, entries_of(evaluation_step_of(job).passes(), job.train.dtype())));
+}
+
 RunDirectory directory_for(const Options& options, const Subject& subject) {
+  require_weights(options, subject);
   if (options.verb == Verb::train) {
     if (options.run_directory.empty()) return new_run(options, subject);
     const fs::path& path = options.run_directory;
@@ -300,7 +314,8 @@ Outcome launcher_killed() {
 
 Outcome launch_once(const RunDirectory& directory, const Mesh& mesh) {
   const fs::path path = fs::absolute(directory.path());
-  return launch_ranks({.devices = mesh.devices(), .arguments = {"_rank", path.string()}, .run_directory = path});
+  return launch_ranks(
+      {.devices = mesh.devices(), .arguments = {"_rank", path.string()}, .run_directory = path, .units = units_in_turn()});
 }
 
 // The available profile of the plan; empty: there is none.

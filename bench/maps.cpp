@@ -32,14 +32,13 @@ KernelSpec spec_of(const std::string& name, Index n) {
   if (name == "add") return sum_of({n}, {one, one, one});
   if (name == "add four") return sum_of({n}, {one, one, one, one, one});
   if (name == "sgd") {
-    KernelSpec spec =
-        map_of(Optimizer(Sgd{.momentum = 0.9, .weight_decay = 1e-4}).update, {n}, {{0}, {0}, one, one, one, one, one});
-    spec.operands[0].dtype = spec.operands[1].dtype = DType::f64;
+    KernelSpec spec = map_of(Optimizer(Sgd{.momentum = 0.9}).update, {n}, {{0}, {0}, {0}, one, one, one, one, one});
+    for (std::size_t k = 0; k < 3; k++) spec.operands[k].dtype = DType::f64;
     return spec;
   }
   if (name == "adam") {
-    KernelSpec spec = map_of(Optimizer(Adam{}).update, {n}, {{0}, {0}, {0}, {0}, one, one, one, one, one, one, one});
-    for (std::size_t k = 0; k < 4; k++) spec.operands[k].dtype = DType::f64;
+    KernelSpec spec = map_of(Optimizer(Adam{}).update, {n}, {{0}, {0}, {0}, {0}, {0}, one, one, one, one, one, one, one});
+    for (std::size_t k = 0; k < 5; k++) spec.operands[k].dtype = DType::f64;
     return spec;
   }
   if (name.starts_with("norm")) {  // as batch_norm makes them

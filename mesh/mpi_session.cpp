@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <motley/mpi.h>
+#include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -103,6 +104,9 @@ void MpiSession::end_others(int code) noexcept {
   // signal or this message). MPI_LOCALNRANKS: the manager is MPICH's, and its PMI has version 1.
   const char* const socket = std::getenv("PMI_FD");
   if (socket == nullptr || std::getenv("MPI_LOCALNRANKS") == nullptr) return;
+  constexpr int kSaidMs = 500;  // for mpiexec to pass stderr on: when it ends a job it drops what it has not read (MPICH 4.0)
+  std::fflush(nullptr);
+  static_cast<void>(::poll(nullptr, 0, kSaidMs));
   const std::string line = "cmd=abort exitcode=" + std::to_string(code) + "\n";
   if (::write(std::atoi(socket), line.data(), line.size()) < 0) return;  // it has already ended
 }

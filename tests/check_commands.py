@@ -142,7 +142,7 @@ class Runner:
         if any(w in ("|", "&&", ";", "<", "&") for w in words):
             self.wrong.append(f"{place}: one plain command per line, please: {command}")
             return
-        words = [f for w in words[1:] for f in (sorted(os.path.relpath(m, where) for m in glob.glob(str(where / w))) if "*" in w else [w])]
+        words = [f for w in words[1:] for f in (sorted(os.path.relpath(m, where) for m in glob.glob(str(where / w))) or [w] if "*" in w else [w])]
         expected = re.search(r"\bexit (\d+)", comment)
         expected = int(expected.group(1)) if expected else 0
         key = None if WRITES & set(words) or env else (tuple(words), expected)

@@ -59,8 +59,8 @@ std::vector<MemoryBound> memory_bound(Index batch) {
       for (const PassKind pass : {PassKind::forward, PassKind::backward_data})
         list.push_back({name_of(op) + " " + name_of(pass) + ", " + std::to_string(channels) + " channels",
                         pool_of(op, pass, Format::channels_last, batch, channels)});
-  KernelSpec sgd = map_of(Optimizer(Sgd{.momentum = 0.9, .weight_decay = 1e-4}).update, {all}, {{0}, {0}, {1}, {1}, {1}, {1}, {1}});
-  sgd.operands[0].dtype = sgd.operands[1].dtype = DType::f64;
+  KernelSpec sgd = map_of(Optimizer(Sgd{.momentum = 0.9}).update, {all}, {{0}, {0}, {0}, {1}, {1}, {1}, {1}, {1}});
+  for (std::size_t k = 0; k < 3; k++) sgd.operands[k].dtype = DType::f64;
   list.push_back({"sgd", sgd});
   return list;
 }

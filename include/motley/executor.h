@@ -43,12 +43,13 @@ class Executor {
   /// Reads this rank's box of every input and label: read(name, box, out). Collective if the previous step ended without its
   /// update.
   void feed(const std::function<void(const std::string& tensor, const Box& box, std::span<std::byte> out)>& read);
-  Ran run();  ///< Collective: the complete step, of one micro-batch.
+  /// Collective: the complete step, of one micro-batch; after(i) as in run_forward(), except after the update.
+  Ran run(const std::function<void(int step)>& after = {});
   /// Collective: up to loss and logits. after(i) is called after step i of the Program; its time counts as that step's.
   Ran run_forward(const std::function<void(int step)>& after = {});
-  /// Collective: the gradients of a micro-batch whose run_forward() was just called. Until run_combine() the following
-  /// micro-batches use the parameters that the first one received.
-  Ran run_backward();
+  /// Collective: the gradients of a micro-batch whose run_forward() was just called; after(i) as there. Until run_combine() the
+  /// following micro-batches use the parameters that the first one received.
+  Ran run_backward(const std::function<void(int step)>& after = {});
   Ran run_combine();  ///< After the last micro-batch's run_backward(): the gradients of all of them, and their norms where they are
                       ///< clipped.
   /// Instead of run_combine(): what the micro-batches have added up is forgotten. Collective.

@@ -166,9 +166,10 @@ struct EmbeddingOptions {
 };
 /// Options of Graph::parameter().
 struct ParameterOptions {
-  InitialWeights initial = InitialWeights::normal;  ///< he_uniform: with a fan-in of 1
-  double deviation = 0.02;                          ///< of InitialWeights::normal
-  std::string name{};                               ///< of the output; empty: `parameter_<position>`
+  /// he_uniform: by the fan-in of the first product that reads it, after renames, transposes and the like too; 1 if there is none.
+  InitialWeights initial = InitialWeights::normal;
+  double deviation = 0.02;  ///< of InitialWeights::normal
+  std::string name{};       ///< of the output; empty: `parameter_<position>`
 };
 /// Options of attention().
 struct AttentionOptions {

@@ -103,8 +103,10 @@ struct Slice {
   Box box{};                 ///< global indices
   int value = -1;            ///< buffer
   std::vector<int> slots{};  ///< buffers: the optimizer's slots, in the optimizer's order
-  int gradient = -1;         ///< buffer; it may hold more than the box
+  int gradient = -1;         ///< buffer; it may hold more than the box; -1: the parameter is frozen
   int sum = -1;              ///< f64 buffer: the sum of all micro-batches' gradients; -1: there is one micro-batch
+  double rate_factor = 1;    ///< of the learning rate (ParameterGroup)
+  double weight_decay = 0;   ///< of the parameter
 };
 
 /// What one rank does in a step.
@@ -125,9 +127,10 @@ struct Program {
   bool directs = false;   ///< the optimizer has a direction (Optimizer::direction); the same on every rank
   int lengths = -1;       ///< f64 buffer: per slice the squared norms of its values and of its direction
   int ratios = -1;        ///< f64 buffer: per slice the ratio of the norms of its complete parameter
-  int scalars = -1;  ///< f64 buffer of the update: {learning rate, factor of the gradients, the optimizer's additional scalars,
-                     ///< kept part of the average}
-  std::vector<int> norms{};  ///< one-element buffers: squared norms of the slices' gradients, to clip by; -1: a statistic's
+  /// f64 buffer of the update: {factor of the gradients, the optimizer's additional scalars, kept part of the average}, then for
+  /// each slice {learning rate, weight decay}
+  int scalars = -1;
+  std::vector<int> norms{};  ///< one-element buffers: squared norms of the slices' gradients, to clip by; -1: it is not trained
   Index arena_bytes = 0;     ///< of all buffers of Space::arena, by lifetimes
   double learning_rate = 0;  ///< in `scalars` until Executor::set_update
   double average = 0;        ///< part of the parameters' averages that every step but the first keeps; 0: there are no averages

@@ -29,6 +29,9 @@ struct StateEntry {
   std::string slot{};        ///< of the optimizer; empty: the value itself
   Shape shape{};             ///< complete
   DType dtype = DType::f32;  ///< as it is stored
+  bool frozen = false;       ///< the parameter stays as it is (TrainingOptions::freeze)
+  /// Further names under which files may have the value: of a weight that several layers share, those of the other layers.
+  std::vector<std::string> also{};
 };
 
 /// A box that a rank owns, in its memory.
@@ -39,8 +42,8 @@ struct StoredBox {
 };
 
 /// One rank's part of a plan's parameters and running statistics: the boxes that it owns, and the optimizer's slots of each
-/// parameter (Optimizer::slots, "velocity"); the slot "" is the parameter itself. Programs of any plan in which the rank owns the
-/// same boxes run on it.
+/// trained parameter (Optimizer::slots, "velocity"); the slot "" is the parameter itself. Programs of any plan in which the rank
+/// owns the same boxes run on it.
 class State {
  public:
   /// Initial values of every owned box: weights and biases are drawn per tensor name and global index (equal for every mesh, layout
@@ -77,7 +80,9 @@ class State {
   struct Parameter {
     std::string name{};
     Shape shape{};
-    bool statistic = false;
+    bool statistic = false, frozen = false;
+    std::vector<std::string> also{};
+    bool has_slots() const { return !statistic && !frozen; }
   };
   const Parameter& parameter(const std::string& name) const;
   void check_slot(const std::string& name, const std::string& slot) const;

@@ -170,6 +170,13 @@ bool Reader::name(const Json& j, std::string& out) {
 
 bool Reader::layer_name(const Json& j, std::string& out) {
   const auto* s = std::get_if<std::string>(&j.value);
+  if (s != nullptr && !is_layer_name(*s) && is_layer_name(*s + ".0")) {  // two words
+    std::string joined = *s;
+    std::replace(joined.begin(), joined.end(), '.', '_');
+    return complain(j, kind(j) + " is not a valid name: letters, digits, _ and -, a letter or _ first; call it \"" + joined +
+                           "\": weights of " + *s + " load by that name"),
+           false;
+  }
   if (s == nullptr || !is_layer_name(*s)) return name(j, out);
   out = *s;
   return true;

@@ -35,7 +35,7 @@ const std::vector<FileKind>& file_kinds() {
       {"job",
        {"mesh", "model", "layout", "profile", "data", "train"},
        [](const std::string& p, const JobCheck& check_job) {
-         const Job job = load_job(p, {}, Data::needed);
+         const Job job = load_job(p, {}, Data::with_weights);
          if (check_job) try {
              check_job(job);
            } catch (const UserError& e) {

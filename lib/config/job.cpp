@@ -18,6 +18,7 @@
 #include "plan/check_rules.h"
 #include "plan/rules_json.h"
 #include "profiler/measure_kernels.h"
+#include "train/same_network.h"
 
 namespace motley {
 
@@ -40,6 +41,7 @@ struct Parts {
   std::optional<DataOptions> data{};
   std::optional<TrainOptions> train{};
   std::optional<SampleKind> expected{};  // of the data, as far as the model determines it; none: the model's inputs are not known
+  std::vector<StateEntry> network{};     // parameters and statistics; empty: the training step could not be built
 };
 
 const Table<ProfileOptions>& profile_table() {
@@ -109,6 +111,26 @@ class JobReader {
     });
   }
 
+  // Whether the weights that training begins with are of this network.
+  void check_initial(const Parts& parts) {
+    const InitialOptions& initial = parts.train->initial;
+    if (initial.weights.empty() || parts.network.empty()) return;
+    inside("train", [&](Reader& r) {
+      const Json& tree = *tree_.root().find("train");
+      const auto refuse = [&](const std::string& text, Exit code) { complain_below(r, tree, "/initial/weights", text, code); };
+      try {
+        const OpenWeights found = compared_weights(initial.weights, parts.network, initial.fresh);
+        for (const std::string& wrong : found.unknown_fresh) complain_below(r, tree, "/initial/new", wrong);
+        for (const std::string& one : found.differences)
+          refuse(found.file->name() + ": " + one +
+                     (&one == &found.differences.front() ? " (\"new\": [...] names tensors that are drawn again)" : ""),
+                 Exit::data);
+      } catch (const UserError& e) {
+        refuse(e.what(), e.code());
+      }
+    });
+  }
+
  private:
   // Reads one part with read(reader, json, version) under the pointer in the part's file.
   template <class F>
@@ -174,17 +196,36 @@ class JobReader {
         if (parts.data && are_inputs_known(*parts.model, model)) check_data(r, tree, parts, model);
         passes = passes_of(r, tree, model, parts);
         unbuilt = unbuilt_of(tree, *parts.model, model);
+        if (parts.train && passes && passes->trains) tune(parts, model, passes);
       });
     }
     if (parts.rules) inside("layout", [&](Reader& r) { check_layout(r, passes, unbuilt, parts); });
   }
 
-  // Passes of the training step, or of the layers that could be built.
+  // What is frozen changes the step, if its patterns are good.
+  void tune(Parts& parts, const Model& model, std::optional<Passes>& passes) {
+    const TrainOptions& train = *parts.train;
+    std::vector<std::string> parameters;
+    for (const int p : passes->parameters)
+      if (passes->is_trained(p)) parameters.push_back(at(passes->tensors, p).name);
+    parts.network = entries_of(*passes, train.dtype());
+    const std::vector<PatternComplaint> wrong = wrong_patterns(train.freeze, train.groups, parameters);
+    inside("train", [&](Reader& r) {
+      for (const PatternComplaint& c : wrong) complain_below(r, *tree_.root().find("train"), c.pointer, c.text);
+    });
+    const auto is_bad = [](const std::string& pattern) { return pattern.empty(); };  // that has been complained about
+    if (wrong.empty() && !train.freeze.empty() && std::none_of(train.freeze.begin(), train.freeze.end(), is_bad))
+      passes = training(model.loss, train.optimizer, planned_options(train)).passes();
+  }
+
+  // Passes of the training step with nothing frozen, or of the layers that could be built.
   static std::optional<Passes> passes_of(Reader& r, const Json& tree, const Model& model, const Parts& parts) {
     std::string refused;  // error of the training step: what its forward pass cannot do, the layers cannot do either
     try {
       if (model.whole) {
-        const TrainOptions train = parts.train.value_or(TrainOptions{});
+        TrainOptions train = parts.train.value_or(TrainOptions{});
+        train.freeze.clear();
+        train.groups.clear();
         return training(model.loss, train.optimizer, planned_options(train)).passes();
       }
     } catch (const UserError& e) {
@@ -325,8 +366,9 @@ Parts read_parts(JobTree& tree, Complaints& complaints, Data data) {
   tree.resolve_paths();
   JobReader reader(tree, complaints);
   Parts parts = reader.read();
-  if (parts.data && data == Data::needed) reader.check_data_files(*parts.data, parts.expected, parts.train);
-  if (data == Data::needed) reader.require_profile(parts.profile, parts.rules);
+  if (parts.data && data != Data::unread) reader.check_data_files(*parts.data, parts.expected, parts.train);
+  if (data != Data::unread) reader.require_profile(parts.profile, parts.rules);
+  if (parts.train && data == Data::with_weights) reader.check_initial(parts);
   return parts;
 }
 

@@ -33,7 +33,8 @@ struct Job {
   Json joined{};  // the whole tree: parts read in, --set applied, paths absolute; parse_job reads its text
 };
 
-enum class Data : std::uint8_t { unread, needed };  // needed: its files must be there
+// needed: its files must be there; with_weights: and those of train.initial must fit the network
+enum class Data : std::uint8_t { unread, needed, with_weights };
 // sets: "train.batch=64", applied to the joined tree in turn. UserError with all complaints about the job, its parts and how they
 // fit together, each at its place in its file: 78; if the only fault is missing files: 66.
 Job load_job(const std::string& path, const std::vector<std::string>& sets = {}, Data data = Data::unread);

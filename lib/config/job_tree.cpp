@@ -239,6 +239,9 @@ void JobTree::resolve_paths() {
   }
   if (Json* profile = member(root_, "profile"); profile != nullptr)
     if (Json* path = member(*profile, "path"); path != nullptr) resolve(*path);
+  if (Json* train = member(root_, "train"); train != nullptr)
+    if (Json* initial = member(*train, "initial"); initial != nullptr)
+      if (Json* path = member(*initial, "weights"); path != nullptr) resolve(*path);
   if (Json* data = member(root_, "data"); data != nullptr)
     for (const std::string& key : data_paths())
       if (Json* path = member(*data, key); path != nullptr) {

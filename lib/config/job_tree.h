@@ -17,7 +17,7 @@ class JobTree {
   bool load(const std::string& path);
   bool parse(const std::string& name, const std::string& text);
   void set(const std::string& argument);  // "train.batch=64"
-  // Makes the paths in profile and data absolute.
+  // Makes the paths in profile, data and train absolute.
   void resolve_paths();
 
   Json& root() { return root_; }

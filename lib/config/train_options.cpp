@@ -231,7 +231,13 @@ Table<TrainOptions> train_table(VersionKey version) {
       {"clip_norm", "largest L2 norm of all gradients together; gradients above it are scaled down to it", "number", false,
        [](Reader& r, const Json& j, TrainOptions& t) { r.number(j, t.clip_norm, TrainingRanges::clip_norm); }},
       {"average", "decay of the weights' exponential moving average, as 0.999; evaluation and weights.safetensors use the averages",
-       "number", false, [](Reader& r, const Json& j, TrainOptions& t) { r.number(j, t.average, TrainingRanges::average); }}};
+       "number", false, [](Reader& r, const Json& j, TrainOptions& t) { r.number(j, t.average, TrainingRanges::average); }},
+      {"initial", "weights to begin with, as { \"weights\": \"resnet18.safetensors\", \"new\": [\"fc.*\"] }", "object", false,
+       [](Reader& r, const Json& j, TrainOptions& t) { read_initial(r, j, t.initial); }, initial_schema()},
+      {"freeze", "names of parameters that stay as they are, as [\"conv1\", \"layer1.*\"] (`*`: any text)", "list", false,
+       [](Reader& r, const Json& j, TrainOptions& t) { read_patterns(r, j, t.freeze); }, patterns_schema()},
+      {"groups", "parameters with their own learning rate or decay, as [{ \"match\": \"*.bias\", \"weight_decay\": 0 }]",
+       "list of object", false, [](Reader& r, const Json& j, TrainOptions& t) { read_groups(r, j, t.groups); }, groups_schema()}};
 }
 
 std::optional<TrainOptions> read_train(Reader& r, const Json& j, VersionKey version) {
@@ -252,7 +258,7 @@ std::optional<TrainOptions> read_train(Reader& r, const Json& j, VersionKey vers
 }
 
 TrainingOptions planned_options(const TrainOptions& train) {
-  return {{}, train.clip_norm, train.accumulate, train.average, train.storage()};
+  return {{}, train.clip_norm, train.accumulate, train.average, train.storage(), train.freeze, train.groups};
 }
 
 TrainingOptions training_options(const TrainOptions& train, Index samples) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/json_fields.h"
+#include "config/fine_tuning.h"
 #include "train/checkpoint_options.h"
 #include "train/course.h"
 
@@ -31,6 +32,9 @@ struct TrainOptions {
   double average = 0;       // 0: weights are not averaged
   CheckpointOptions checkpoint{};
   Index evaluate_every_epochs = 0;  // 0: only at the end
+  InitialOptions initial{};
+  std::vector<std::string> freeze{};     // patterns of parameters
+  std::vector<ParameterGroup> groups{};  // of which the first that matches counts
 };
 
 // After a complaint: the valid part of the options.

@@ -16,6 +16,10 @@ int Passes::find(const std::string& name) const {
   return -1;
 }
 
+bool Passes::is_trained(int parameter) const {
+  return statistic(parameter) == nullptr && !at(tensors, parameter).frozen;
+}
+
 std::vector<int> Passes::writers_of(int tensor) const {
   std::vector<int> out;
   for (std::size_t i = 0; i < passes.size(); i++)
@@ -110,6 +114,9 @@ int Lowering::weight(const Node& node, const WeightOptions& o, const Shape& shap
   if (const Shape& its = at(out_.tensors, id).shape; its != shape)
     throw UserError("\"" + node.layer + "\" shares the weight of \"" + o.layer + "\", whose dims are " + to_text(its) +
                     "; expected " + to_text(shape));
+  if (node.layer != layer)
+    if (auto& others = at(out_.tensors, id).shared_by; std::find(others.begin(), others.end(), node.layer) == others.end())
+      others.push_back(node.layer);
   return id;
 }
 

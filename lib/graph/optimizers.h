@@ -41,12 +41,16 @@ struct OptimizerKind {
   static const std::map<std::string, OptimizerKind>& all();  // by name
 };
 
-// The formulas of an update's first two operands; the others are numbered from kUpdateScalars on.
+// The first operands of an update's formulas.
 inline Value learning_rate() {
   return scalar(0);
 }
 inline Value gradient_factor() {
   return scalar(1);
 }
+inline Value weight_decay() {
+  return scalar(2);
+}
+inline constexpr int kUpdateScalars = 3;  // these; the optimizer's own come next
 
 }  // namespace motley

@@ -24,15 +24,18 @@ struct StepTensor {
   Shape shape{};             // the dims that rules refer to; a convolution weight's window dims are called "window-<dim>"
   DType dtype = DType::f32;  // f32: the plan's type, f32 or f64; bf16: in an f32 plan; f64: in every plan; i32
   TensorRole role = TensorRole::activation;
-  std::string layer{};                // the layer whose rules and place it follows; empty: inputs
-  int of = -1;                        // of a gradient: its tensor; of a copy in bf16: its parameter. Laid out as that one
-  Initial initial = Initial::weight;  // of a parameter
-  double deviation = 0;               // Initial::normal
-  Index below = 0;                    // of an i32 input that names rows or classes: the numbers are 0..below-1; 0: any
-  std::optional<Index> ignored{};     // a further number that is allowed
-  int fed_from = -1;                  // has this input's values of all micro-batches, which its first dim counts
-  std::string copy_of{};              // of a copy in another type: the tensor whose own rules also apply to it
-  bool decays = true;                 // of a parameter: Decay::weights applies to it too
+  std::string layer{};                   // the layer whose rules and place it follows; empty: inputs
+  int of = -1;                           // of a gradient: its tensor; of a copy in bf16: its parameter. Laid out as that one
+  Initial initial = Initial::weight;     // of a parameter
+  double deviation = 0;                  // Initial::normal
+  Index below = 0;                       // of an i32 input that names rows or classes: the numbers are 0..below-1; 0: any
+  std::optional<Index> ignored{};        // a further number that is allowed
+  int fed_from = -1;                     // has this input's values of all micro-batches, which its first dim counts
+  std::string copy_of{};                 // of a copy in another type: the tensor whose own rules also apply to it
+  bool decays = true;                    // of a parameter: Decay::weights applies to it too
+  Index fan_in = 1;                      // of a parameter (graph/fan_in.h)
+  std::vector<std::string> shared_by{};  // of a layer's weight: the other layers that read it
+  bool frozen = false;                   // of a parameter: stays as it is, without a gradient (TrainingOptions::freeze)
 };
 
 // The type of its elements, if floats are `floats`.
@@ -133,17 +136,18 @@ struct Passes {
   std::vector<StepTensor> tensors{};
   std::vector<Pass> passes{};              // in an order in which every tensor is complete before it is read
   std::vector<int> parameters{};           // tensors, statistics too
-  std::vector<int> parameter_gradients{};  // of parameters[i]; empty for inference
+  std::vector<int> parameter_gradients{};  // of parameters[i], -1: it is frozen; empty for inference
   std::vector<Statistic> statistics{};     // of training
   std::vector<int> outputs{};              // one rank has all of each: the trained losses, or the outputs of an inference
   std::vector<DerivedDim> derived_dims{};  // in graph order
-  Optimizer optimizer{};                   // its learning rate is 0 here: the rate is read when a step runs (Step::scalars)
+  Optimizer optimizer{};                   // without learning rate and decay, which are read when a step runs (Step::scalars)
   bool clips = false;                      // by the gradients' common norm
-  bool averages = false;                   // each parameter has the slot kAverage in addition to the optimizer's
+  bool averages = false;                   // each trained parameter has the slot kAverage in addition to the optimizer's
   Index accumulate = 1;                    // micro-batches of a step; all sizes are those of one micro-batch
   bool trains = false;
   int find(const std::string& tensor) const;        // -1: none
-  const Statistic* statistic(int parameter) const;  // null: it is trained
+  const Statistic* statistic(int parameter) const;  // null: it is none (of an inference, any parameter)
+  bool is_trained(int parameter) const;             // neither a statistic nor frozen
   std::vector<int> writers_of(int tensor) const;
   int logits() const;  // the first tensor that is compared with labels; -1: none
 };

@@ -5,7 +5,10 @@
 
 #include "base/at.h"
 #include "base/hash.h"
+#include "graph/fan_in.h"
 #include "graph/micro_batches.h"
+#include "graph/name_patterns.h"
+#include "graph/needed_passes.h"
 #include "graph/nodes.h"
 #include "graph/step_fields.h"
 #include "graph/storage.h"
@@ -60,6 +63,39 @@ void check_losses(const std::vector<Tensor>& losses, const GraphNodes& graph) {
   }
 }
 
+// Marks the parameters that options.freeze names. UserError: a pattern of the options that no parameter matches; nothing is left to
+// train.
+void freeze(Passes& all, const TrainingOptions& options) {
+  std::vector<std::string> names;
+  for (const int p : all.parameters)
+    if (all.statistic(p) == nullptr) names.push_back(at(all.tensors, p).name);
+  const auto require_match = [&](const char* what, const std::string& pattern) {
+    if (const std::string wrong = wrong_pattern(pattern, names); !wrong.empty()) throw UserError(std::string(what) + ": " + wrong);
+  };
+  for (const std::string& pattern : options.freeze) require_match("freeze", pattern);
+  for (const ParameterGroup& group : options.groups) require_match("groups, match", group.match);
+  bool trained = false;
+  for (const int p : all.parameters)
+    if (all.statistic(p) == nullptr) {
+      StepTensor& parameter = at(all.tensors, p);
+      parameter.frozen = matches_any(options.freeze, parameter.name);
+      trained = trained || !parameter.frozen;
+    }
+  if (!trained) throw UserError("freeze: all parameters are frozen: there is nothing to train");
+}
+
+// The gradient of each parameter, and the passes that compute them.
+void want_gradients(Passes& all) {
+  std::vector<int> gradients(all.tensors.size(), -1);
+  for (std::size_t t = 0; t < all.tensors.size(); t++)
+    if (all.tensors[t].role == TensorRole::parameter_gradient) at(gradients, all.tensors[t].of) = static_cast<int>(t);
+  for (const int p : all.parameters) {
+    check(at(gradients, p) >= 0, "every parameter that the loss depends on has a gradient");
+    all.parameter_gradients.push_back(at(all.tensors, p).frozen ? -1 : at(gradients, p));
+  }
+  drop_unneeded(all);
+}
+
 }  // namespace
 
 Step training(const Tensor& loss, const Optimizer& optimizer, const TrainingOptions& options) {
@@ -80,17 +116,21 @@ Step training(const std::vector<Tensor>& losses, const Optimizer& optimizer, con
   to.lower(*graph, ids);
   Passes out = to.out();
   for (const Tensor& t : losses) out.outputs.push_back(out.find(t.name()));
+  set_fan_in(out);
   if (out.parameters.size() == out.statistics.size())
     throw UserError("\"" + losses.front().name() + "\" does not depend on any parameter: there is nothing to train");
-  std::vector<int> gradients(out.tensors.size(), -1);
-  for (std::size_t t = 0; t < out.tensors.size(); t++)
-    if (out.tensors[t].role == TensorRole::parameter_gradient) at(gradients, out.tensors[t].of) = static_cast<int>(t);
-  for (int p : out.parameters) out.parameter_gradients.push_back(at(gradients, p));
-  check(std::find(out.parameter_gradients.begin(), out.parameter_gradients.end(), -1) == out.parameter_gradients.end(),
-        "every parameter that the loss depends on has a gradient");
-  UpdateScalars scalars{optimizer.learning_rate, options.schedule, options.clip_norm, options.average};
+  freeze(out, options);
+  want_gradients(out);
+  UpdateScalars scalars{.learning_rate = optimizer.learning_rate,
+                        .schedule = options.schedule,
+                        .clip_norm = options.clip_norm,
+                        .average = options.average,
+                        .weight_decay = optimizer.weight_decay,
+                        .decay = optimizer.decay,
+                        .groups = options.groups};
   out.optimizer = optimizer;
-  out.optimizer.learning_rate = 0;
+  out.optimizer.learning_rate = out.optimizer.weight_decay = 0;
+  out.optimizer.decay = Decay::all;
   out.clips = options.clip_norm > 0;
   out.averages = options.average > 0;
   if (stores_bf16(options.storage)) store_in_bf16(out);
@@ -106,6 +146,7 @@ Step inference(const std::vector<Tensor>& outputs, DType storage) {
   to.lower(*graph, {});
   Passes out = to.out();
   for (const Tensor& t : outputs) out.outputs.push_back(out.find(t.name()));
+  set_fan_in(out);
   if (stores_bf16(storage)) store_in_bf16(out);
   return {std::make_shared<const Passes>(std::move(out)), {}};
 }

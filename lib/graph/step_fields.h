@@ -11,21 +11,23 @@ template <>
 struct Fields<Optimizer> {
   static constexpr std::tuple list{field("kind", &Optimizer::kind),
                                    field("learning_rate", &Optimizer::learning_rate),
+                                   field("weight_decay", &Optimizer::weight_decay),
+                                   field("decay", &Optimizer::decay),
                                    field("slots", &Optimizer::slots),
                                    field("scalars", &Optimizer::scalars),
                                    field("update", &Optimizer::update),
-                                   field("direction", &Optimizer::direction),
-                                   field("undecayed_update", &Optimizer::undecayed_update),
-                                   field("undecayed_direction", &Optimizer::undecayed_direction)};
+                                   field("direction", &Optimizer::direction)};
 };
 template <>
 struct Fields<StepTensor> {
-  static constexpr std::tuple list{
-      field("name", &StepTensor::name),       field("shape", &StepTensor::shape),         field("dtype", &StepTensor::dtype),
-      field("role", &StepTensor::role),       field("layer", &StepTensor::layer),         field("of", &StepTensor::of),
-      field("initial", &StepTensor::initial), field("deviation", &StepTensor::deviation), field("below", &StepTensor::below),
-      field("ignored", &StepTensor::ignored), field("fed_from", &StepTensor::fed_from),   field("copy_of", &StepTensor::copy_of),
-      field("decays", &StepTensor::decays)};
+  static constexpr std::tuple list{field("name", &StepTensor::name),           field("shape", &StepTensor::shape),
+                                   field("dtype", &StepTensor::dtype),         field("role", &StepTensor::role),
+                                   field("layer", &StepTensor::layer),         field("of", &StepTensor::of),
+                                   field("initial", &StepTensor::initial),     field("deviation", &StepTensor::deviation),
+                                   field("below", &StepTensor::below),         field("ignored", &StepTensor::ignored),
+                                   field("fed_from", &StepTensor::fed_from),   field("copy_of", &StepTensor::copy_of),
+                                   field("decays", &StepTensor::decays),       field("fan_in", &StepTensor::fan_in),
+                                   field("shared_by", &StepTensor::shared_by), field("frozen", &StepTensor::frozen)};
 };
 template <>
 struct Fields<PassIndex> {

@@ -31,6 +31,10 @@ void check_options(const TrainingOptions& options) {
   if (options.clip_norm != 0) require_within("clip_norm", options.clip_norm, TrainingRanges::clip_norm);
   require_within("accumulate", options.accumulate, TrainingRanges::accumulate);
   if (options.average != 0) require_within("average", options.average, TrainingRanges::average);
+  for (const ParameterGroup& group : options.groups) {
+    require_within("groups, learning_rate_factor", group.learning_rate_factor, TrainingRanges::learning_rate_factor);
+    if (group.weight_decay) require_within("groups, weight_decay", *group.weight_decay, TrainingRanges::weight_decay);
+  }
 }
 
 }  // namespace motley

@@ -13,7 +13,7 @@ struct TrainingRanges {
   static constexpr Interval<Index> warmup_steps{0}, milestone{1}, accumulate{1, Index{1} << 20};
   // Bounds such that the steps of an epoch times the epochs are a valid number of steps:
   static constexpr Interval<Index> epochs{1, Index{1'000'000'000}}, steps{1, Index{1'000'000'000'000'000}};
-  static constexpr Interval<double> final{0}, factor{0};
+  static constexpr Interval<double> final{0}, factor{0}, learning_rate_factor{0}, weight_decay{0};
   // If they are given:
   static constexpr Interval<double> clip_norm{.above = true, .otherwise = "gradients are not clipped"};
   static constexpr Interval<double> average{.most = 1, .above = true, .below = true, .otherwise = "weights are not averaged"};

@@ -11,9 +11,9 @@
 
 namespace motley {
 
-// Version of the file. 4 hashed the learning rate with the step, 3 had schedules and tiles in two lists, 2 could name routed moves
-// and blocked formats, 1 used another hash and had no "version".
-inline constexpr int kPlanVersion = 5;
+// Version of the file. 5 hashed the optimizer's decay with the step, 4 hashed the learning rate with the step, 3 had schedules and
+// tiles in two lists, 2 could name routed moves and blocked formats, 1 used another hash and had no "version".
+inline constexpr int kPlanVersion = 6;
 
 // Whether a file is a plan that can be read; whether it fits a step and a mesh only Plan::load can check. UserError with every
 // complaint.

@@ -30,6 +30,11 @@ Program compile(const Plan& plan, int rank, const CompileOptions& options) {
   out.step_scalars = plan.step().passes().optimizer.scalars;
   out.average = plan.step().scalars().average;
   out.slot_names = update_slots(plan.step().passes());
+  for (Slice& s : out.slices) {
+    const OwnScalars its = own_scalars(plan.step().scalars(), s.name, at(plan.data().passes.tensors, s.tensor).decays);
+    s.rate_factor = its.rate_factor;
+    s.weight_decay = its.weight_decay;
+  }
   return out;
 }
 

@@ -20,9 +20,6 @@ Draft::Draft(const LocalPlan& local) : plan(local) {
   program.dtype = plan.data().dtype;
   program.micro_batches = static_cast<int>(all.accumulate);
   program.main_buffer.assign(all.tensors.size(), -1);
-  if (all.trains)
-    program.scalars = add_buffer("the update's scalars", DType::f64, {{0, update_scalars(all.optimizer, all.averages)}},
-                                 Format::plain, Space::kept);
   for (int t : all.parameters) {
     std::vector<Box> reads;
     for (const Shard& h : plan.plan_of(t).readers)
@@ -36,15 +33,21 @@ Draft::Draft(const LocalPlan& local) : plan(local) {
       s.name = plan.tensor(t).name;
       s.box = h.box;
       s.value = add_buffer(s.name, program.dtype, h.box, plan.format_of(t), Space::state);
-      if (all.accumulate > 1)
+      if (all.accumulate > 1 && !plan.tensor(t).frozen)
         s.sum = add_buffer("sum of the gradients of " + s.name, DType::f64, h.box, plan.format_of(t), Space::kept);
       for (const std::string& slot : update_slots(all))
-        if (all.trains && all.statistic(t) == nullptr)
+        if (all.trains && all.is_trained(t))
           s.slots.push_back(add_buffer(slot + " of " + s.name, program.dtype, h.box, plan.format_of(t), Space::state));
       if (count == 1 && reads.size() == 1 && reads.front() == h.box && !plan.shared(t).is_shared())
         at(program.main_buffer, t) = s.value;
       program.slices.push_back(std::move(s));
     }
+  }
+  if (all.trains) {
+    const Index common = update_scalars(all.optimizer, all.averages) - kOwnScalars;
+    program.scalars =
+        add_buffer("the update's scalars", DType::f64, {{0, common + kOwnScalars * static_cast<Index>(program.slices.size())}},
+                   Format::plain, Space::kept);
   }
   program.directs = all.trains && !all.optimizer.direction.code.empty();
   if (program.directs) {

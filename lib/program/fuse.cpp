@@ -101,7 +101,8 @@ class Fuser {
     for (int t : plan_.passes.parameters) keep(at(program_.main_buffer, t));
     for (int t : options.keep) keep(at(program_.main_buffer, t));
     if (options.keep_gradients)
-      for (int t : plan_.passes.parameter_gradients) keep(at(program_.main_buffer, t));
+      for (int t : plan_.passes.parameter_gradients)
+        if (t >= 0) keep(at(program_.main_buffer, t));
   }
 
   void note(const RunKernel& run, int step) {

@@ -333,7 +333,12 @@ void Lowerer::emit_updates() {
   for (Slice& s : slices) {
     const auto found =
         std::find(plan_.passes().parameters.begin(), plan_.passes().parameters.end(), s.tensor) - plan_.passes().parameters.begin();
-    const View g = draft_.main_view(at(plan_.passes().parameter_gradients, found), s.box);
+    const int gradient = at(plan_.passes().parameter_gradients, found);
+    if (gradient < 0) {  // frozen
+      gradients.emplace_back();
+      continue;
+    }
+    const View g = draft_.main_view(gradient, s.box);
     std::vector<int> order(s.box.size());
     std::iota(order.begin(), order.end(), 0);
     gradients.push_back({g, dense(g, order, format_of(s), "update of " + s.name)});
@@ -354,20 +359,19 @@ void Lowerer::emit_updates() {
       if (place.buffer != where.buffer)  // for readers of gradients
         draft_.copy(dense_view(place.buffer, format_of(s), where.extents), where, "gradient of " + s.name);
     }
-    if (plan_.passes().clips)
-      draft_.program.norms.push_back(plan_.passes().statistic(s.tensor) == nullptr ? norm_of(s, place) : -1);
+    if (plan_.passes().clips) draft_.program.norms.push_back(plan_.passes().is_trained(s.tensor) ? norm_of(s, place) : -1);
   }
   draft_.turn = plan_.update_turn();
   for (std::size_t i = 0; i < slices.size(); i++) {
     const Slice& s = slices[i];
     if (const Statistic* statistic = plan_.passes().statistic(s.tensor))
       emit_moved(s, *statistic, gradients[i].dense);
-    else
+    else if (s.gradient >= 0)
       emit_update(static_cast<int>(i), gradients[i].dense);
   }
   draft_.turn = plan_.move_turn();
   for (std::size_t i = 0; i < slices.size() && draft_.program.directs; i++)
-    if (plan_.passes().statistic(slices[i].tensor) == nullptr) emit_move_along(static_cast<int>(i));
+    if (plan_.passes().is_trained(slices[i].tensor)) emit_move_along(static_cast<int>(i));
 }
 
 // With a momentum of 1 the formula does not read the statistic's old value.
@@ -378,11 +382,6 @@ void Lowerer::emit_moved(const Slice& s, const Statistic& statistic, const Place
   operands.erase(operands.begin() + operand_count(formula), operands.end() - 1);
   draft_.kernel(elements_kernel(formula, dtype, volume(s.box), std::vector<DType>(operands.size(), dtype)), operands,
                 "update of " + s.name, Purpose::update);
-}
-
-UpdateForm Lowerer::form_of(const Slice& s) const {
-  const Passes& passes = plan_.passes();
-  return update_form(passes.optimizer, passes.averages, plan_.tensor(s.tensor).decays);
 }
 
 void Lowerer::emit_elements(const Slice& s, Elements of, const std::string& what) {
@@ -404,17 +403,20 @@ void Lowerer::emit_elements(const Slice& s, Elements of, const std::string& what
   draft_.kernel(std::move(spec), std::move(places), what, Purpose::update);
 }
 
-std::vector<Place> Lowerer::update_scalar_places() const {
+// In the order in which an update's formulas read them.
+std::vector<Place> Lowerer::update_scalar_places(int slice) const {
   const Passes& passes = plan_.passes();
-  std::vector<Place> out;
-  for (Index k = 0; k < update_scalars(passes.optimizer, passes.averages); k++) out.push_back({draft_.program.scalars, k});
+  const int buffer = draft_.program.scalars;
+  const Index common = update_scalars(passes.optimizer, passes.averages) - kOwnScalars, own = common + kOwnScalars * slice;
+  std::vector<Place> out{{buffer, own}, {buffer, 0}, {buffer, own + 1}};
+  for (Index k = 1; k < common; k++) out.push_back({buffer, k});
   return out;
 }
 
 // Updates in place. With an optimizer that has a direction: the slots, and the squared norms.
 void Lowerer::emit_update(int slice, const Place& gradient) {
   const Slice& s = at(draft_.program.slices, slice);
-  UpdateForm form = form_of(s);
+  UpdateForm form = update_form(plan_.passes().optimizer, plan_.passes().averages);
   const std::size_t own = plan_.passes().optimizer.slots.size();
   std::vector<Place> kept;  // slots, parameter
   for (const int slot : s.slots) kept.push_back({slot, 0});
@@ -424,19 +426,19 @@ void Lowerer::emit_update(int slice, const Place& gradient) {
   const std::vector<Place>& written = directs ? slots : kept;
   std::vector<Place> its = written;
   its.insert(its.begin(), gradient);
-  emit_elements(s, {std::move(form.update), update_scalar_places(), its, written}, "update of " + s.name);
+  emit_elements(s, {std::move(form.update), update_scalar_places(slice), its, written}, "update of " + s.name);
   if (!directs) return;
   its = slots;
   its.push_back(kept.back());
   const Index first = 2 * Index{slice};
   emit_elements(s, {square(), {}, {kept.back()}, {{draft_.program.lengths, first}}, Combine::add}, "norm of " + s.name);
-  emit_elements(s, {std::move(form.squared), update_scalar_places(), its, {{draft_.program.lengths, first + 1}}, Combine::add},
+  emit_elements(s, {std::move(form.squared), update_scalar_places(slice), its, {{draft_.program.lengths, first + 1}}, Combine::add},
                 "norm of the direction of " + s.name);
 }
 
 void Lowerer::emit_move_along(int slice) {
   const Slice& s = at(draft_.program.slices, slice);
-  Elements of{form_of(s).move, update_scalar_places()};
+  Elements of{update_form(plan_.passes().optimizer, plan_.passes().averages).move, update_scalar_places(slice)};
   of.scalars.push_back({draft_.program.ratios, slice});
   for (const int slot : s.slots) of.its.push_back({slot, 0});
   if (plan_.passes().averages) of.results.push_back(of.its.back());

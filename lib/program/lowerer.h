@@ -39,8 +39,7 @@ class Lowerer {
     Combine combine = Combine::set;                  // else into one element
   };
   void emit_elements(const Slice& slice, Elements of, const std::string& what);
-  UpdateForm form_of(const Slice& slice) const;
-  std::vector<Place> update_scalar_places() const;
+  std::vector<Place> update_scalar_places(int slice) const;
   int norm_of(const Slice& slice, const Place& gradient);
   // The operand with its dims in `order` (positions in the view; -1: absent) as one block with the strides
   // `strides_of(format, extents)`.

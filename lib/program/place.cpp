@@ -56,7 +56,8 @@ void find_lifetimes(Program& program, const Passes& passes, const CompileOptions
   for (int t : passes.outputs) keep(at(program.main_buffer, t));
   for (int t : options.keep) keep(at(program.main_buffer, t));
   if (options.keep_gradients)
-    for (int t : passes.parameter_gradients) keep(at(program.main_buffer, t));
+    for (int t : passes.parameter_gradients)
+      if (t >= 0) keep(at(program.main_buffer, t));
   for (const FedBuffer& f : program.feeds) at(program.buffers, f.buffer).first = -1;
 }
 

@@ -57,12 +57,9 @@ void Executor::Bound::find_state() {
     };
     const int id = static_cast<int>(i);
     if (id == program.scalars) {
-      const double scalars[]{program.learning_rate, 1};
-      std::memcpy(values.data(), scalars, sizeof scalars);
-      if (!program.step_scalars.code.empty()) {  // values for the first step, which keeps nothing of an average
-        const std::vector<double> more = evaluate(program.step_scalars, {1});
-        std::memcpy(values.data() + sizeof scalars, more.data(), more.size() * sizeof(double));
-      }
+      const std::vector<double> scalars = update_values(program.learning_rate, 1, 1);
+      check(scalars.size() * sizeof(double) == values.size(), "as many scalars as an update reads");
+      std::memcpy(values.data(), scalars.data(), values.size());
     } else if (std::find(program.ones.begin(), program.ones.end(), id) != program.ones.end()) {
       b.dtype == DType::f64 ? all(1.0) : all(1.0F);
     }

@@ -111,6 +111,7 @@ struct Executor::Bound {
   void stage();
   void meet();
   Ran run_to_end(std::size_t from);
+  std::vector<double> update_values(double learning_rate, double factor_of_gradients, Index step) const;  // of program.scalars
   void share_ratios();  // collective: of the norms of parameters and of their directions
   void begin();
   double run_chain(const Chain& chain, double begin);  // returns its end time

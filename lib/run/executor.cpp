@@ -210,20 +210,24 @@ void Executor::feed(const std::function<void(const std::string&, const Box&, std
   }
 }
 
-Ran Executor::run() {
+Ran Executor::run(const std::function<void(int)>& after) {
   bound_->follows = false;
   bound_->begin();
   bound_->partial = false;
-  return bound_->run_to_end(0);
+  if (!after) return bound_->run_to_end(0);
+  const auto update = static_cast<std::size_t>(bound_->program.update_begin);
+  Ran out = bound_->run(0, update, after);
+  return out += bound_->run_to_end(update);
 }
 Ran Executor::run_forward(const std::function<void(int)>& after) {
   bound_->begin();
   return bound_->run(0, static_cast<std::size_t>(bound_->program.forward_steps), after);
 }
-Ran Executor::run_backward() {
+Ran Executor::run_backward(const std::function<void(int)>& after) {
   const Program& program = bound_->program;
   bound_->partial = program.micro_batches == 1;  // else another micro-batch may follow (lib/program/settle.cpp)
-  const Ran out = bound_->run(static_cast<std::size_t>(program.forward_steps), static_cast<std::size_t>(program.combine_begin));
+  const Ran out =
+      bound_->run(static_cast<std::size_t>(program.forward_steps), static_cast<std::size_t>(program.combine_begin), after);
   bound_->follows = program.micro_batches > 1;
   return out;
 }

@@ -19,8 +19,6 @@ namespace motley {
 
 namespace {
 
-constexpr int kSaidMs = 200;  // time for mpiexec to pass stderr on: when it ends a job it drops what it has not read (MPICH 4.0)
-
 // Writes to stderr until its reader has stopped: this thread must not wait, else its rank would be taken for a hung one. A pipe
 // that is ready has space for PIPE_BUF bytes.
 void say(const std::string& text) {
@@ -132,10 +130,7 @@ void Heartbeat::end(int code, const std::string& reason, int blames) {
     const std::lock_guard lock(mutex_);
     if (others_) others_->last_word();
   }
-  if (code == static_cast<int>(Exit::hung) && voice_ == Voice::speaks) {
-    static_cast<void>(::poll(nullptr, 0, kSaidMs));
-    MpiSession::end_others(code);
-  }
+  if (code == static_cast<int>(Exit::hung) && voice_ == Voice::speaks) MpiSession::end_others(code);
   _exit(code);
 }
 

@@ -284,8 +284,7 @@ int run(int argc, char** argv, const std::function<void(Runtime&)>& body) {
       throw UserError("run() was called again in this process, but MPI starts only once; call it once, with all work in its body");
     handle_signals();
     const Start start = how_started();
-    if (start.lone_tasks > 0)
-      throw UserError("srun started " + std::to_string(start.lone_tasks) + " tasks without PMI; use srun --mpi=pmi2 or mpiexec");
+    if (start.lone_tasks > 0) throw UserError(lone_tasks_text(start) + "; use MPICH's mpiexec, or srun --mpi=pmi2");
     if (start.mpi) {
       among_others = true;
       code = run_among_others(start, argc, argv, body);

@@ -27,6 +27,21 @@ int number(const std::string& text, int otherwise) {
   return error == std::errc{} && at == end ? value : otherwise;
 }
 
+// Launchers that start several processes without PMI, by what each of these finds in its environment: the number of processes, and
+// a variable that the launcher sets too, where leftovers of the first one are usual.
+struct OtherLauncher {
+  const char *name, *ranks, *also;
+};
+constexpr OtherLauncher kOthers[] = {
+    {"srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"},
+    {"Open MPI's mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_SIZE"},
+    {"MVAPICH's mpirun_rsh", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE"},
+    {"flux run", "FLUX_JOB_SIZE", "FLUX_TASK_RANK"},
+    {"jsrun", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_RANK"},
+    {"the mpiexec of Cray PALS", "PMI_SIZE", "PALS_RANKID"},
+    {"torchrun", "WORLD_SIZE", "TORCHELASTIC_RUN_ID"},
+};
+
 // Whether the socket to the process manager is open; a PMI_FD that was only inherited as text is not an open file.
 bool manager_listens() {
   const int fd = number(environment("PMI_FD"), -1);
@@ -48,10 +63,22 @@ Start how_started() {
       start.device = environment("MOTLEY_DEVICE");
       start.kind = environment("MOTLEY_DEVICE_KIND");
     }
-  } else if (const int tasks = number(environment("SLURM_STEP_NUM_TASKS"), 1); tasks > 1 && !environment("SLURM_PROCID").empty()) {
-    start.lone_tasks = tasks;
+    return start;
   }
+  for (const OtherLauncher& other : kOthers)
+    if (const int tasks = number(environment(other.ranks), 1); tasks > 1 && !environment(other.also).empty()) {
+      start.lone_tasks = tasks;
+      start.lone_launcher = other.name;
+      break;
+    }
   return start;
+}
+
+std::string lone_tasks_text(const Start& start) {
+  const std::string begun = start.lone_launcher + " started " + std::to_string(start.lone_tasks);
+  return begun + (start.lone_launcher == kOthers[0].name
+                      ? " tasks without PMI"
+                      : " processes that cannot find each other (motley's MPI is MPICH, which needs PMI)");
 }
 
 std::string mark_result() {

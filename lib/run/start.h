@@ -11,12 +11,16 @@ struct Start {
   bool mpi = false;       // by mpiexec or srun with PMI: MPI_Init will find the other ranks
   bool launched = false;  // by motley's own launcher
   int rank = 0, ranks = 1;
-  int lone_tasks = 0;               // by srun without PMI: number of tasks that do not know each other; else 0
+  // By a launcher that speaks no PMI of MPICH's: number of processes, which do not know each other, and its name; else 0.
+  int lone_tasks = 0;
+  std::string lone_launcher{};
   std::filesystem::path records{};  // launched: location of the ranks' records
   std::string device{}, kind{};     // launched: of this rank
 };
 // Leftovers in the environment (PMI_RANK without its socket, SLURM_JOB_ID) are ignored.
 Start how_started();
+// "srun started 2 tasks without PMI", of lone tasks.
+std::string lone_tasks_text(const Start& start);
 
 // The launcher reads the ranks' stdout and stderr from two pipes. In a launched rank: writes this mark to stderr, and returns it,
 // to be written to stdout before a result, which the launcher then shows after what stderr had before the mark. Else: "".

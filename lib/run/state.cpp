@@ -19,40 +19,11 @@ namespace motley {
 
 namespace {
 
-// Whether a pass reads this parameter, or a copy of it in bf16, as its weight.
-bool reads_weight(const Passes& passes, const Pass& p, int parameter) {
-  if (p.reads.size() < 2) return false;
-  const int weight = p.reads[1].tensor;
-  return weight == parameter || at(passes.tensors, weight).of == parameter;
-}
-
-// Elements contracted per output, in a pass of the parameter's layer, or, where the step does not compute that layer, of one that
-// shares its weight. For a transposed convolution those of its convolution, as in PyTorch.
-Index fan_in(const Passes& passes, int parameter) {
-  const std::string& layer = at(passes.tensors, parameter).layer;
-  const bool computed = std::any_of(passes.passes.begin(), passes.passes.end(), [&](const Pass& p) {
-    return p.layer == layer && at(passes.tensors, p.writes.tensor).copy_of.empty();
-  });
-  for (const Pass& p : passes.passes) {
-    if (p.kind == PassKind::backward_filter || !(computed ? p.layer == layer : reads_weight(passes, p, parameter))) continue;
-    if (p.op == KernelOp::conv2d) {
-      const Shape& weight = at(passes.tensors, p.reads[1].tensor).shape;
-      return weight.elements() / weight[0].size;
-    }
-    if (p.op != KernelOp::dense || p.kind != PassKind::forward) continue;
-    Index n = 1;
-    for (int i : p.reads[1].indices)
-      if (std::find(p.writes.indices.begin(), p.writes.indices.end(), i) == p.writes.indices.end()) n *= at(p.indices, i).size;
-    return n;
-  }
-  return 1;
-}
-
 // Element `global` of a parameter, row-major in the complete tensor. draws: the stream of the tensor's name.
-double initial_value(const StepTensor& t, const RandomStream& draws, Index global, Index fan) {
+double initial_value(const StepTensor& t, const RandomStream& draws, Index global) {
   switch (t.initial) {
-    case Initial::weight: return he_uniform(draws, global, fan);
-    case Initial::bias: return bias_uniform(draws, global, fan);
+    case Initial::weight: return he_uniform(draws, global, t.fan_in);
+    case Initial::bias: return bias_uniform(draws, global, t.fan_in);
     case Initial::zeros: return 0;
     case Initial::ones: return 1;
     case Initial::normal: return normal(t.deviation, draws, global);
@@ -83,21 +54,21 @@ State::State(const Plan& plan, int rank, std::uint64_t seed, DeviceMemory* devic
     for (const std::string& slot : update_slots(passes)) slots_.push_back(slot);
   for (int t : passes.parameters) {
     const StepTensor& tensor = at(passes.tensors, t);
-    const bool statistic = passes.statistic(t) != nullptr;
-    parameters_.push_back({tensor.name, tensor.shape, statistic});
-    const Index fan = fan_in(passes, t);
+    std::vector<std::string> also;
+    for (const std::string& layer : tensor.shared_by) also.push_back(layer + ".weight");
+    parameters_.push_back({tensor.name, tensor.shape, passes.statistic(t) != nullptr, tensor.frozen, also});
     const RandomStream draws(seed, tensor.name);
     for (const Shard& h : at(data.tensors, t).home) {
       if (h.rank != rank) continue;
       for (const std::string& slot : slots_) {
-        if (statistic && !slot.empty()) continue;
+        if (!slot.empty() && !passes.is_trained(t)) continue;
         Buffer as{.name = tensor.name, .dtype = data.dtype, .box = h.box, .space = Space::state};
         as.format = h.box.size() < 3 ? Format::plain : at(data.formats, t);
         as.bytes = volume(h.box) * static_cast<Index>(bytes_of(data.dtype));
         std::vector<std::byte> values(static_cast<std::size_t>(as.bytes));
         if (slot.empty() || slot == kAverage)
           for_each_value(as, tensor.shape, values.data(), [&](Index global, auto& value) {
-            value = static_cast<std::remove_reference_t<decltype(value)>>(initial_value(tensor, draws, global, fan));
+            value = static_cast<std::remove_reference_t<decltype(value)>>(initial_value(tensor, draws, global));
           });
         std::shared_ptr<std::byte> memory = memory_with(values, as.name, device);
         stored_.push_back({slot, std::move(as), std::move(memory)});
@@ -116,13 +87,13 @@ std::vector<StateEntry> State::entries() const {
   std::vector<StateEntry> out;
   for (const Parameter& p : parameters_)
     for (const std::string& slot : slots_)
-      if (slot.empty() || !p.statistic) out.push_back({p.name, slot, p.shape, dtype_});
+      if (slot.empty() || p.has_slots()) out.push_back({p.name, slot, p.shape, dtype_, p.frozen, p.also});
   return out;
 }
 
 bool State::has(const std::string& name, const std::string& slot) const {
   const auto found = std::find_if(parameters_.begin(), parameters_.end(), [&](const Parameter& p) { return p.name == name; });
-  return found != parameters_.end() && (slot.empty() || !found->statistic) &&
+  return found != parameters_.end() && (slot.empty() || found->has_slots()) &&
          std::find(slots_.begin(), slots_.end(), slot) != slots_.end();
 }
 
@@ -133,8 +104,9 @@ const State::Parameter& State::parameter(const std::string& name) const {
 }
 
 void State::check_slot(const std::string& name, const std::string& slot) const {
-  if (parameter(name).statistic && !slot.empty())
-    throw UserError("\"" + name + "\" is a running statistic: the optimizer has no state for it");
+  if (const Parameter& its = parameter(name); !its.has_slots() && !slot.empty())
+    throw UserError("\"" + name + "\" is " + (its.frozen ? "frozen" : "a running statistic") +
+                    ": the optimizer has no state for it");
   if (std::find(slots_.begin(), slots_.end(), slot) != slots_.end()) return;
   std::string known;
   for (const std::string& one : slots_)

@@ -88,14 +88,22 @@ void Executor::write(int buffer, const Box& box, const std::vector<double>& valu
   if (bound_->device != nullptr) copy_and_wait(*bound_->device, bound_->address({buffer, 0}), room.data(), room.size());
 }
 
+std::vector<double> Executor::Bound::update_values(double learning_rate, double factor_of_gradients, Index step) const {
+  std::vector<double> out{factor_of_gradients};
+  if (!program.step_scalars.code.empty())
+    for (const double its : evaluate(program.step_scalars, {static_cast<double>(step)})) out.push_back(its);
+  if (program.average > 0) out.push_back(step <= 1 ? 0 : program.average);  // the first step keeps nothing of an average
+  for (const Slice& s : program.slices) {
+    out.push_back(s.rate_factor * learning_rate);
+    out.push_back(s.weight_decay);
+  }
+  return out;
+}
+
 void Executor::set_update(double learning_rate, double factor_of_gradients, Index step) {
   const Program& program = bound_->program;
   if (program.scalars < 0) return;
-  std::vector<double> scalars{learning_rate, factor_of_gradients};
-  if (!program.step_scalars.code.empty())
-    for (const double its : evaluate(program.step_scalars, {static_cast<double>(step)})) scalars.push_back(its);
-  if (program.average > 0) scalars.push_back(step <= 1 ? 0 : program.average);
-  write(program.scalars, at(program.buffers, program.scalars).box, scalars);
+  write(program.scalars, at(program.buffers, program.scalars).box, bound_->update_values(learning_rate, factor_of_gradients, step));
 }
 
 int Executor::first_gradient_not_finite() const {

@@ -10,17 +10,17 @@
 #include <optional>
 #include <set>
 #include <string_view>
-#include <unordered_map>
 
 #include "base/at.h"
 #include "base/hash.h"
+#include "graph/name_patterns.h"
 #include "graph/update_form.h"
 #include "mesh/control.h"
 #include "run/agreed.h"
 #include "run/gather.h"
 #include "run/planned.h"
 #include "train/dump.h"
-#include "weights/foreign_names.h"
+#include "train/same_network.h"
 
 namespace motley {
 
@@ -34,23 +34,9 @@ void require_floats(const fs::path& file, const StoredTensor& tensor, const std:
     throw UserError(fmt::format("{}: {}: {} values; expected floats", file.string(), shown(name), tensor.dtype), Exit::data);
 }
 
-std::string dtype_of(DType dtype) {
-  return dtype == DType::f64 ? "F64" : "F32";
-}
-
-std::vector<Index> extents_of(const Shape& shape) {
-  std::vector<Index> out;
-  for (const Dim& d : shape.dims()) out.push_back(d.size);
-  return out;
-}
-
 NpyData in_dtype(DType dtype, std::vector<double> values) {
   if (dtype == DType::f64) return values;
   return std::vector<float>(values.begin(), values.end());
-}
-
-std::string label(const std::string& name, const std::string& slot) {
-  return slot.empty() ? name : name + " (" + slot + ")";
 }
 
 static_assert(std::string_view(kAverage) == kAverageSlot);
@@ -60,86 +46,52 @@ std::string weight_slot(const State& state, const std::string& name) {
   return state.has(name, kAverage) ? kAverage : "";
 }
 
-// The slots except "", which is the parameter itself.
-std::string named(const std::set<std::string>& slots) {
-  std::string out;
-  for (const std::string& slot : slots)
-    if (!slot.empty()) out += (out.empty() ? "" : " and ") + shown(slot);
-  return out.empty() ? "nothing" : out;
-}
-
 // Parameters and statistics as a file has them.
 std::vector<StoredTensor> tensors_of(const State& state) {
   std::vector<StoredTensor> out;
   for (const StateEntry& e : state.entries())
-    if (e.slot.empty()) out.push_back({e.name, dtype_of(e.dtype), extents_of(e.shape)});
+    if (e.slot.empty()) out.push_back(stored_tensor(e));
   return out;
 }
 
-// Weights of any origin, with which a training begins.
-bool is_weights_alone(const Manifest& checkpoint) {
-  return checkpoint.step == 0 &&
-         std::all_of(checkpoint.entries.begin(), checkpoint.entries.end(), [](const StoredEntry& e) { return e.slot.empty(); });
+// Where the State's values of a box are in a checkpoint.
+struct ReadBoxFrom {
+  const StoredBox* box = nullptr;
+  const StoredEntry* entry = nullptr;  // null: it begins at 0
+};
+
+// UserError (65): a chunk is damaged, a value is none that the tensor can have.
+void check_values(const Checkpoint& from, const StoredEntry& its, const Box& box) {
+  require_floats(from.path(), its.tensor, its.tensor.name);
+  from.check(its, box);
+  if (!is_variance(its.tensor.name)) return;
+  std::string bytes(static_cast<std::size_t>(volume(box) * bytes_of_dtype(its.tensor.dtype)), '\0');
+  from.read(its, box, std::as_writable_bytes(std::span(bytes)));
+  require_variances(from.path().string(), its.tensor.name, values_of({"", its.tensor.dtype, {volume(box)}}, bytes));
 }
 
-std::vector<NamedShape> shapes_of(const std::vector<StoredTensor>& tensors) {
-  std::vector<NamedShape> out;
-  for (const StoredTensor& t : tensors) out.push_back({t.name, t.extents});
-  return out;
+// its: null: the values are 0. room: memory to use.
+void read_box(State& state, const Checkpoint& from, const StoredBox& box, const StoredEntry* its, std::vector<std::byte>& room) {
+  const std::string own = box.as.dtype == DType::f64 ? "F64" : "F32", type = its == nullptr ? own : its->tensor.dtype;
+  const auto bytes = static_cast<std::size_t>(volume(box.as.box) * bytes_of_dtype(type));
+  if (its != nullptr && type == own && state.device() == nullptr && box.as.format == Format::plain)
+    return from.read(*its, box.as.box, {box.memory.get(), bytes});
+  if (bytes > room.size()) room.resize(bytes);
+  const auto values = std::span(room).first(bytes);
+  if (its == nullptr)
+    std::fill(values.begin(), values.end(), std::byte{0});
+  else
+    from.read(*its, box.as.box, values);
+  if (type == own) return state.overwrite(box, values.data());
+  const StoredTensor as{"", type, {volume(box.as.box)}};
+  const auto converted = [&](auto kind) {
+    return std::visit([](const auto& list) { return NpyData(std::vector<decltype(kind)>(list.begin(), list.end())); },
+                      values_of(as, {reinterpret_cast<const char*>(values.data()), values.size()}));
+  };
+  state.overwrite(box, bytes_in(box.as.dtype == DType::f64 ? converted(double{}) : converted(float{})).data());
 }
 
 }  // namespace
-
-std::string differences(const std::vector<NamedShape>& state, const std::vector<NamedShape>& file) {
-  using ByName = std::unordered_map<std::string, const std::vector<Index>*>;
-  const auto by_name = [](const std::vector<NamedShape>& list) {
-    ByName out;
-    for (const NamedShape& one : list) out.emplace(one.name, &one.extents);
-    return out;
-  };
-  const ByName in_state = by_name(state), in_file = by_name(file);
-  const auto others = [](const std::vector<NamedShape>& list, const ByName& than) {
-    std::vector<std::string> out;
-    for (const NamedShape& one : list)
-      if (!than.contains(one.name)) out.push_back(one.name);
-    return out;
-  };
-  const std::vector<std::string> missing = others(state, in_file), besides = others(file, in_state);
-  constexpr std::size_t kMost = 20;
-  std::size_t count = 0;
-  std::string out;
-  const auto add = [&](const auto& line) {  // makes only those that are shown
-    if (count++ < kMost) out += "\n  " + line();
-  };
-  const auto meant = [](const std::string& name, const std::vector<std::string>& list) {
-    const std::string found = probably_meant(name, list);
-    return found.empty() ? "" : "; did you mean " + shown(found) + "?";
-  };
-  for (const std::string& name : missing)
-    add([&] { return shown(name) + " " + to_text(*in_state.at(name)) + " is missing" + meant(name, besides); });
-  for (const std::string& name : besides)
-    add([&] { return shown(name) + " " + to_text(*in_file.at(name)) + " is not in the network" + meant(name, missing); });
-  for (const NamedShape& one : state)
-    if (const auto its = in_file.find(one.name); its != in_file.end() && *its->second != one.extents)
-      add([&] { return fmt::format("{}: {}, expected {}", shown(one.name), to_text(*its->second), to_text(one.extents)); });
-  return count <= kMost ? out : out + fmt::format("\n  and {} more", count - kMost);
-}
-
-std::vector<NamedShape> parameters_of(const Passes& passes) {
-  std::vector<NamedShape> out;
-  for (const int p : passes.parameters) out.push_back({at(passes.tensors, p).name, extents_of(at(passes.tensors, p).shape)});
-  return out;
-}
-
-void require_same_network(const std::string& checkpoint, const Manifest& its, const std::vector<NamedShape>& parameters) {
-  if (is_weights_alone(its)) return;
-  std::vector<NamedShape> there;
-  for (const StoredEntry& e : its.entries)
-    if (e.slot.empty()) there.push_back({e.tensor.name, e.tensor.extents});
-  if (const std::string wrong = differences(parameters, there); !wrong.empty())
-    throw UserError(checkpoint + ": saved with another network; its tensors are not those of this job's network:" + wrong,
-                    Exit::data);
-}
 
 void save_weights(Runtime& rt, const State& state, const fs::path& path) {
   rt.phase("saving weights");
@@ -168,17 +120,17 @@ void save_weights(Runtime& rt, const State& state, const fs::path& path) {
   });
 }
 
-void load_weights(Runtime& rt, State& state, const fs::path& path) {
+void load_weights(Runtime& rt, State& state, const fs::path& path, const LoadWeightsOptions& options) {
   rt.phase("loading weights");
   std::unique_ptr<WeightsFile> file;
   const auto each = [&](auto&& use) {
     for (const StateEntry& e : state.entries()) {
-      if (!e.slot.empty()) continue;
+      if (!e.slot.empty() || matches_any(options.fresh, e.name)) continue;
       const std::vector<Box> boxes = state.boxes(e.name);
       if (boxes.empty()) continue;
       const int tensor = file->find(e.name);
       require_floats(path, at(file->tensors(), tensor), e.name);
-      auto values = file->read_boxes(tensor, boxes, extents_of(e.shape));
+      auto values = file->read_boxes(tensor, boxes, stored_tensor(e).extents);
       std::vector<BoxValues> out;
       for (std::size_t b = 0; b < boxes.size(); b++) out.push_back({boxes[b], std::move(values[b])});
       use(e, out);
@@ -196,10 +148,7 @@ void load_weights(Runtime& rt, State& state, const fs::path& path) {
     }
   };
   agreed(rt.transport(), [&] {
-    const std::vector<StoredTensor> wanted = tensors_of(state);
-    file = in_own_names(open_weights(path), wanted);
-    if (const std::string wrong = differences(shapes_of(wanted), shapes_of(file->tensors())); !wrong.empty())
-      throw UserError(file->name() + ": its tensors are not those of the network:" + wrong, Exit::data);
+    file = open_weights_of(path, state.entries(), options.fresh);
     each(require_valid);  // damaged values are found before any are overwritten
   });
   agreed(rt.transport(), [&] {
@@ -210,88 +159,39 @@ void load_weights(Runtime& rt, State& state, const fs::path& path) {
   });
 }
 
-StoredTensor stored_tensor(const StateEntry& entry) {
-  return {entry.name, dtype_of(entry.dtype), extents_of(entry.shape)};
-}
-
 Manifest load_checkpoint(Runtime& rt, State& state, const fs::path& directory, const std::string& optimizer) {
   rt.phase("loading a checkpoint");
   std::optional<Checkpoint> from;
-  std::map<std::pair<std::string_view, std::string_view>, const StoredEntry*> entries;  // by name and slot
-  bool averages = true;  // whether the checkpoint keeps averages; else they begin as the parameters
-  // use(a box of the State, the file's entry)
-  const auto each = [&](auto&& use) {
-    for (const StoredBox& box : state.stored()) {
-      const auto its = entries.find({box.as.name, box.slot == kAverage && !averages ? "" : std::string_view(box.slot)});
-      check(its != entries.end(), "the entries of a checkpoint are compared before they are read");
-      use(box, *its->second);
-    }
-  };
-  std::set<std::string> its_slots, own_slots;
-  agreed(rt.transport(), [&] {
-    from.emplace(directory);
-    for (const StateEntry& e : state.entries()) own_slots.insert(e.slot);
-    for (const StoredEntry& e : from->manifest().entries) {
-      its_slots.insert(e.slot);
-      entries[{e.tensor.name, e.slot}] = &e;
-    }
-  });
+  agreed(rt.transport(), [&] { from.emplace(directory); });
   same_everywhere(rt.transport(), hash_bytes(to_text(from->manifest())), "another checkpoint");
   if (is_weights_alone(from->manifest())) {
     load_weights(rt, state, directory);
     return from->manifest();
   }
+  std::vector<ReadBoxFrom> boxes;
   agreed(rt.transport(), [&] {
-    require_same_network(directory.string(), from->manifest(), shapes_of(tensors_of(state)));
-    averages = its_slots.contains(kAverage);
-    if (!averages) own_slots.erase(kAverage);
-    const bool left_out = averages && !own_slots.contains(kAverage);  // this job keeps none: its weights go on alone
-    if (left_out) its_slots.erase(kAverage);
-    if (its_slots != own_slots)
-      throw UserError(fmt::format("{}: saved with another optimizer: its state of a parameter is {}, expected {}",
-                                  directory.string(), named(its_slots), named(own_slots)),
-                      Exit::data);
-    if (const std::string& its = from->manifest().optimizer; !its.empty() && its != optimizer)
-      throw UserError(
-          fmt::format("{}: saved with another optimizer: {}, expected {}", directory.string(), shown(its), shown(optimizer)),
-          Exit::data);
-    std::vector<NamedShape> wanted, there;
-    for (const StateEntry& e : state.entries())
-      if (e.slot != kAverage || averages) wanted.push_back({label(e.name, e.slot), extents_of(e.shape)});
-    for (const StoredEntry& e : from->manifest().entries) {
-      if (left_out && e.slot == kAverage) continue;
-      require_floats(directory, e.tensor, e.tensor.name);
-      there.push_back({label(e.tensor.name, e.slot), e.tensor.extents});
+    const ResumedEntries how = resumed_entries(directory.string(), from->manifest(), state.entries(), optimizer);
+    const std::set<std::string> thawed(how.thawed.begin(), how.thawed.end());
+    std::map<std::pair<std::string_view, std::string_view>, const StoredEntry*> entries;  // by name and slot
+    for (const StoredEntry& e : from->manifest().entries) entries[{e.tensor.name, e.slot}] = &e;
+    for (const StoredBox& box : state.stored()) {
+      const bool is_new = thawed.contains(box.as.name) && !box.slot.empty(), average = box.slot == kAverage;
+      if (is_new && !average) {
+        boxes.push_back({&box});
+        continue;
+      }
+      // Averages that the checkpoint does not keep begin as the parameters.
+      const auto its = entries.find({box.as.name, average && (is_new || !how.averages) ? "" : std::string_view(box.slot)});
+      check(its != entries.end(), "the entries of a checkpoint are compared before they are read");
+      boxes.push_back({&box, its->second});
     }
-    if (const std::string wrong = differences(wanted, there); !wrong.empty())
-      throw UserError(directory.string() + ": its tensors are not those of the network and its optimizer:" + wrong, Exit::data);
     // Damaged values are found before any value is overwritten.
-    each([&](const StoredBox& box, const StoredEntry& its) {
-      from->check(its, box.as.box);
-      if (!is_variance(its.tensor.name)) return;
-      std::string bytes(static_cast<std::size_t>(volume(box.as.box) * bytes_of_dtype(its.tensor.dtype)), '\0');
-      from->read(its, box.as.box, std::as_writable_bytes(std::span(bytes)));
-      require_variances(directory.string(), its.tensor.name, values_of({"", its.tensor.dtype, {volume(box.as.box)}}, bytes));
-    });
+    for (const auto& [box, its] : boxes)
+      if (its != nullptr) check_values(*from, *its, box->as.box);
   });
   agreed(rt.transport(), [&] {
     std::vector<std::byte> room;  // of the largest box
-    each([&](const StoredBox& box, const StoredEntry& its) {
-      const auto bytes = static_cast<std::size_t>(volume(box.as.box) * bytes_of_dtype(its.tensor.dtype));
-      const bool same_type = dtype_of(box.as.dtype) == its.tensor.dtype;
-      if (same_type && state.device() == nullptr && box.as.format == Format::plain)
-        return from->read(its, box.as.box, {box.memory.get(), bytes});
-      if (bytes > room.size()) room.resize(bytes);
-      const auto values = std::span(room).first(bytes);
-      from->read(its, box.as.box, values);
-      if (same_type) return state.overwrite(box, values.data());
-      const StoredTensor as{"", its.tensor.dtype, {volume(box.as.box)}};
-      const auto converted = [&](auto kind) {
-        return std::visit([](const auto& list) { return NpyData(std::vector<decltype(kind)>(list.begin(), list.end())); },
-                          values_of(as, {reinterpret_cast<const char*>(values.data()), values.size()}));
-      };
-      state.overwrite(box, bytes_in(box.as.dtype == DType::f64 ? converted(double{}) : converted(float{})).data());
-    });
+    for (const auto& [box, its] : boxes) read_box(state, *from, *box, its, room);
   });
   return from->manifest();
 }

@@ -22,6 +22,7 @@
 #include "train/beside.h"
 #include "train/dump.h"
 #include "train/keep.h"
+#include "train/same_network.h"
 
 namespace motley {
 

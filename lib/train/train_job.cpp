@@ -30,6 +30,7 @@
 #include "train/keep.h"
 #include "train/read_ahead.h"
 #include "train/run_checkpoints.h"
+#include "train/same_network.h"
 #include "weights/checkpoint.h"
 
 namespace motley {
@@ -92,7 +93,10 @@ class Job {
 
   TrainSummary run() {
     try {
-      if (!in_.resume.empty()) resume();
+      if (!in_.resume.empty())
+        resume();
+      else if (!in_.initial.empty())
+        load_weights(rt_, trainer_.state(), in_.initial, in_.fresh);
       if (over_) return out_;
       prepare();
       loop();
@@ -131,7 +135,13 @@ class Job {
     }
     if (rt_.rank() != 0 || !in_.say) return;
     const Index samples = in_.data.train->samples();
-    if (const std::uint64_t seed = Checkpoint(in_.resume).manifest().seed; out_.steps > 0 && seed != in_.seed)
+    const Manifest was = Checkpoint(in_.resume).manifest();
+    if (!is_weights_alone(was))
+      for (const std::string& note :
+           frozen_notes(resumed_entries(in_.resume.string(), was, trainer_.state().entries(), plan_.data().passes.optimizer.kind)))
+        in_.say("note: " + note);
+    if (const std::string note = rate_note(was); !note.empty()) in_.say(note);
+    if (const std::uint64_t seed = was.seed; out_.steps > 0 && seed != in_.seed)
       in_.say(
           fmt::format("note: the checkpoint was saved with the seed {}, this job has {}: dropout and the order of samples are not "
                       "those of its run",
@@ -140,6 +150,18 @@ class Job {
       in_.say("note: the checkpoint was saved with batches of " + std::to_string(from.batch_size) + " of " +
               std::to_string(from.samples) + " samples, this job has batches of " + std::to_string(batch_) + " of " +
               std::to_string(samples));
+  }
+
+  // Where the learning rate jumps; empty: it does not.
+  std::string rate_note(const Manifest& was) const {
+    if (was.step < 1 || !was.learning_rate) return "";
+    const UpdateScalars& scalars = plan_.step().scalars();
+    const double rate = scalars.schedule.at(scalars.learning_rate, was.step), before = *was.learning_rate;
+    if (std::abs(rate - before) <= 1e-6 * std::max(rate, before)) return "";
+    using Kind = RateSchedule::Kind;
+    const bool ends = scalars.schedule.kind == Kind::linear || scalars.schedule.kind == Kind::cosine;
+    return fmt::format("note: step {} had the learning rate {:.3g}, in this job it has {:.3g}{}", was.step, before, rate,
+                       ends ? fmt::format(" (the schedule ends at step {})", scalars.schedule.steps) : "");
   }
 
   DataPosition position_after(Index step) const {

@@ -5,6 +5,7 @@
 #include <motley/plan.h>
 #include <motley/predictor.h>
 #include <motley/runtime.h>
+#include <motley/weights.h>
 
 #include <filesystem>
 #include <functional>
@@ -29,6 +30,8 @@ struct TrainPlanInput {
   std::uint64_t seed = 1;           // of the initial weights and the order of samples
   CheckpointOptions checkpoint{};
   Index evaluate_every_epochs = 0;            // 0: only at the end
+  std::filesystem::path initial{};            // weights to begin with, read before the first step; empty: they are drawn
+  LoadWeightsOptions fresh{};                 // which of them are drawn nevertheless
   std::filesystem::path resume{};             // a checkpoint from which training continues; empty: from the start
   std::optional<TrainSummary> done_before{};  // resumed: the earlier run's summary, if it was done; the same on every rank
   // Called on rank 0 before the first file of an earlier run is replaced, with the checkpoints of its course that ends now.

@@ -41,7 +41,13 @@ std::vector<std::string> settings_of(const UpdateScalars& scalars, const Trainer
                      : s.kind == Kind::linear ? "linear"
                      : s.kind == Kind::cosine ? "cosine"
                                               : "step";
+  std::string groups;
+  for (const ParameterGroup& g : scalars.groups)
+    groups += fmt::format("{}\"{}\" times {}{}", groups.empty() ? "" : ", ", g.match, g.learning_rate_factor,
+                          g.weight_decay ? fmt::format(" with weight_decay {}", *g.weight_decay) : "");
   return {fmt::format("learning rate {}", scalars.learning_rate),
+          fmt::format("weight_decay {} of {}", scalars.weight_decay, scalars.decay == Decay::all ? "all" : "weights"),
+          fmt::format("groups [{}]", groups),
           fmt::format("{} schedule (warm-up {}, {} steps, final {}, milestones [{}], factor {})", kind, s.warmup_steps, s.steps,
                       s.final, fmt::join(s.milestones, " "), s.factor),
           fmt::format("clip_norm {}", scalars.clip_norm),
@@ -72,8 +78,9 @@ struct Trainer::Impl {
   StepFigures known{};                               // of the last step for which all ranks have all figures
   const bool own_seed;                               // given by the caller: a checkpoint's does not replace it
   std::uint64_t seed;
-  Index sent_step = 0;         // the step whose figures were sent last
-  Index step = 0, finite = 0;  // finite: the last step before which parameters were found to be finite
+  std::optional<double> rate{};  // of the last step
+  Index sent_step = 0;           // the step whose figures were sent last
+  Index step = 0, finite = 0;    // finite: the last step before which parameters were found to be finite
   bool wants_stop = false, wants_save = false, stopped = false;
   bool refused = false;  // all ranks refused the last step before its update
 
@@ -282,6 +289,7 @@ struct Trainer::Impl {
     sent_step = step;
     sent_figures.emplace(rt.transport(), control::kFigures, std::as_bytes(std::span(&did, 1)), sizeof did);
     report.learning_rate = update.learning_rate;
+    rate = update.learning_rate;
     report.gradient_norm = update.gradient_norm;
     report.measured_seconds = did.seconds;
     if (report.save) wants_save = false;
@@ -338,7 +346,9 @@ void Trainer::save(const std::filesystem::path& checkpoint, const DataPosition& 
 void Trainer::begin_save(const std::filesystem::path& checkpoint, const DataPosition& position) {
   impl_->refuse_parameters();
   const StoredPosition data{position.epoch, position.batch, position.batch_size, position.samples};
-  impl_->saver.begin(checkpoint, {.step = impl_->step, .seed = impl_->seed, .optimizer = impl_->optimizer(), .data = data});
+  impl_->saver.begin(
+      checkpoint,
+      {.step = impl_->step, .seed = impl_->seed, .optimizer = impl_->optimizer(), .learning_rate = impl_->rate, .data = data});
 }
 void Trainer::finish_save() {
   impl_->saver.finish();
@@ -348,6 +358,7 @@ DataPosition Trainer::load(const std::filesystem::path& checkpoint) {
   finish_save();
   const Manifest from = load_checkpoint(impl_->rt, impl_->state, checkpoint, impl_->optimizer());
   impl_->step = impl_->finite = from.step;
+  impl_->rate = from.learning_rate;
   impl_->known = {};
   impl_->stopped = impl_->wants_stop = false;
   if (!impl_->own_seed && from.step > 0) impl_->seed = from.seed;  // weights alone have none

@@ -14,6 +14,7 @@
 
 #include "balance/balance_within.h"
 #include "base/at.h"
+#include "graph/magnitudes.h"
 #include "mesh/control.h"
 #include "mesh/host_memory.h"
 #include "plan/plan_data.h"
@@ -94,7 +95,8 @@ void fetch(Transport& transport, int from, const RunRecord& like, RunRecord& run
     }
 }
 
-constexpr double kZero = 1e-9;  // a tensor this much smaller than the largest one is zero but for rounding: a bias before a norm
+constexpr double kZero =
+    kCancelled;  // a tensor this much smaller than the largest one is zero but for rounding: a bias before a norm
 // One this much smaller than the largest may be a difference of values like that one's (a weight between two norms), with their
 // rounding. Differences are then divided by so much of the largest: in f64 what is wrong shows still.
 constexpr double kSmall = 1e-3;
@@ -109,15 +111,30 @@ double largest(const std::vector<double>& values) {
 
 }  // namespace
 
-double apart(const std::vector<double>& values, const std::vector<double>& truth, double all, double excused) {
+// Where it is known what is added into the tensor, others that have cancelled say nothing of it.
+double Scale::largest_of_all() const {
+  return summed.complete ? all : std::max(all, cancelled);
+}
+
+bool Scale::is_rounding(double most) const {
+  return (most > 0 || summed.most > 0) && (most < kZero * summed.most || most < kZero * largest_of_all());
+}
+
+double Scale::of(double most) const {
+  if (most < kZero * summed.most) return summed.most;
+  if (most < 1e-30) return most;
+  return most < kZero * largest_of_all() ? largest_of_all() : std::max(most, kSmall * all);
+}
+
+double apart(const std::vector<double>& values, const std::vector<double>& truth, const Scale& scale, double excused) {
   if (values.size() != truth.size()) return std::numeric_limits<double>::quiet_NaN();
-  double most = largest(truth), worst = 0;
+  double worst = 0;
   for (std::size_t i = 0; i < truth.size(); i++) {
     if (!std::isfinite(values[i]) || !std::isfinite(truth[i])) return std::numeric_limits<double>::quiet_NaN();
     worst = std::max(worst, std::abs(values[i] - truth[i]) - excused);
   }
-  if (most >= 1e-30) most = most < kZero * all ? all : std::max(most, kSmall * all);
-  return most < 1e-30 ? worst : worst / most;
+  const double by = scale.of(largest(truth));
+  return by < 1e-30 ? worst : worst / by;
 }
 
 namespace {
@@ -132,22 +149,33 @@ double farthest(const std::vector<double>& a, const std::vector<double>& b) {
   return most;
 }
 
-double largest(const Tensors& tensors) {
-  double most = 0;
-  for (const auto& [name, whole] : tensors) most = std::max(most, largest(whole.values));
-  return most;
+using Summed = std::map<std::string, RunRecord::Summed>;
+
+// Of each tensor; `summed` as RunRecord's.
+std::function<Scale(const std::string&)> scales_of(const Tensors& truth, const Summed& summed) {
+  Scale all;
+  const auto its = [&summed](const std::string& name) {
+    const auto found = summed.find(name);
+    return found == summed.end() ? RunRecord::Summed{} : found->second;
+  };
+  for (const auto& [name, whole] : truth) {
+    const double most = largest(whole.values), added = its(name).most;
+    all.all = std::max(all.all, most);
+    if (most < kZero * added) all.cancelled = std::max(all.cancelled, added);
+  }
+  return [all, its](const std::string& name) { return Scale{all.all, all.cancelled, its(name)}; };
 }
 
 // `excused`: per tensor the absolute difference that is not counted.
-Distances distances(const Tensors& values, const Tensors& truth,
+Distances distances(const Tensors& values, const Tensors& truth, const Summed& summed = {},
                     const std::function<double(const std::string&)>& excused = nullptr) {
-  const double all = largest(truth);
+  const auto scale = scales_of(truth, summed);
   Distances out;
   for (const auto& [name, whole] : values) out[name] = std::numeric_limits<double>::quiet_NaN();
   for (const auto& [name, whole] : truth) {
     const auto found = values.find(name);
     out[name] = found == values.end() ? std::numeric_limits<double>::quiet_NaN()
-                                      : apart(found->second.values, whole.values, all, excused ? excused(name) : 0);
+                                      : apart(found->second.values, whole.values, scale(name), excused ? excused(name) : 0);
   }
   return out;
 }
@@ -215,15 +243,15 @@ void write_dump(const VerifyInput& in, const Passes& passes, const RunRecord& f6
 
 Difference difference(const RunRecord& run, const RunRecord& truth) {
   Difference out{apart(run.losses, truth.losses), apart(run.logits.values, truth.logits.values)};
-  out.gradients = farthest_of(distances(run.gradients, truth.gradients), out.worst_gradient);
+  out.gradients = farthest_of(distances(run.gradients, truth.gradients, truth.summed), out.worst_gradient);
   // Adam and LAMB divide a gradient by its own size: of one that is rounding alone, a bias before a batch norm's, they make a step
   // of any direction. Such a bias is not compared. The norm's running mean moves with the biases of all steps, of which the last is
   // known here: ten times its distance is allowed.
-  const double all = largest(truth.gradients);
+  const auto scale = scales_of(truth.gradients, truth.summed);
   const auto is_rounding = [&](const std::string& name) {
     const auto gradient = truth.gradients.find(name);
-    const double most = gradient == truth.gradients.end() ? 0 : largest(gradient->second.values);
-    return most > 0 && most < kZero * all;
+    return truth.moves_by_rounding && gradient != truth.gradients.end() &&
+           scale(name).is_rounding(largest(gradient->second.values));
   };
   for (const auto& [name, w] : truth.weights_after)
     if (const auto found = run.weights_after.find(name); found != run.weights_after.end() && is_rounding(name))
@@ -232,15 +260,15 @@ Difference difference(const RunRecord& run, const RunRecord& truth) {
     if (is_rounding(name)) return std::numeric_limits<double>::infinity();
     return truth.gradients.contains(name) ? 0 : 10 * out.adrift;
   };
-  Distances weights = distances(run.weights_after, truth.weights_after, excused);
-  for (const auto& [name, average] : distances(run.averages_after, truth.averages_after, excused))
+  Distances weights = distances(run.weights_after, truth.weights_after, {}, excused);
+  for (const auto& [name, average] : distances(run.averages_after, truth.averages_after, {}, excused))
     weights["the average of " + name] = average;
   out.weights = farthest_of(weights, out.worst_weights);
   return out;
 }
 
 Distances gradient_distances(const RunRecord& run, const RunRecord& truth) {
-  return distances(run.gradients, truth.gradients);
+  return distances(run.gradients, truth.gradients, truth.summed);
 }
 
 Farthest farthest_gradient(const Distances& cut, const Distances& own) {
@@ -255,6 +283,11 @@ Farthest farthest_gradient(const Distances& cut, const Distances& own) {
     out.times = worse(out.times, times);
   }
   return out;
+}
+
+bool is_within_bounds(const VerifyReport& report) {
+  return report.f64.gradients <= kF64 && report.f64.weights <= kF64 && report.f32.gradients <= kF32Weights &&
+         report.f32.weights <= kF32Weights;
 }
 
 bool stores_bf16(const Step& step) {
@@ -300,7 +333,7 @@ VerifyReport verify(Runtime& rt, const VerifyInput& in) {
     return *deciding;
   };
   const auto plain = [&](const Plan& of, const Alive& alive, const RunRecord* like, double nudge = 0) {
-    return run_steps(of, *in_f64, *in_memory(1).front(), in, alive, Recorded::results, like, nudge, Kernels::separate);
+    return run_steps(of, *in_f64, *in_memory(1).front(), in, alive, Recorded::results, like, {nudge}, Kernels::separate);
   };
   // In f64, the unsharded network and, where f32 may decide otherwise, one that takes the f32 run's decisions.
   RunRecord truth;
@@ -322,6 +355,11 @@ VerifyReport verify(Runtime& rt, const VerifyInput& in) {
     if (second == 0) truth = plain(whole_plan(), alive, nullptr);
     report = {difference(f64, truth), difference(f32, truth)};
     report.bf16 = stores_bf16(*in.step);
+    if (!is_within_bounds(report)) {  // is a gradient 0 but for rounding?
+      truth.summed = summed_magnitudes(whole_plan(), *in_f64, in, alive);
+      report.f64 = difference(f64, truth);
+      report.f32 = difference(f32, truth);
+    }
     for (const double loss : truth.losses) report.diverged = report.diverged || !std::isfinite(loss);
     for (const auto& [name, w] : truth.weights_after)
       for (const double value : w.values) report.diverged = report.diverged || !std::isfinite(value);
@@ -332,27 +370,29 @@ VerifyReport verify(Runtime& rt, const VerifyInput& in) {
       if (!decided) decided = plain(deciding_plan(), alive, &f32);
       decided->logits = truth.logits;  // before any gradient nothing depends on decisions
       decided->losses.front() = truth.losses.front();
+      decided->summed = truth.summed;
       // With the f64 run that decides by itself: where decisions lie too far apart to be taken over.
       VerifyReport as_is = report;
       report.f32 = difference(f32, *decided);
       const Distances cut = gradient_distances(f32, *decided);
       Distances uncut;
       std::optional<Plan> own;
-      const auto lose = [&](Difference VerifyReport::*by, Backend& backend, Kernels kernels, double nudge) {
+      const auto lose = [&](Difference VerifyReport::*by, Backend& backend, Kernels kernels, const Nudge& nudge) {
         const RunRecord alone =
             run_steps(*own, backend, *in_memory(1).front(), in, alive, Recorded::decisions, nullptr, nudge, kernels);
         RunRecord like = plain(whole_plan(), alive, &alone);
         like.logits = truth.logits;
         like.losses.front() = truth.losses.front();
+        like.summed = truth.summed;
         report.*by = larger(report.*by, difference(alone, like));
         as_is.*by = larger(as_is.*by, difference(alone, truth));
         for (const auto& [name, its] : gradient_distances(alone, like)) uncut[name] = worse(uncut[name], its);
       };
-      for (double nudge : kF32Nudges) {  // is it f32, or the cut?
+      for (Nudge nudge : kF32Nudges) {  // is it f32, or the cut?
         if (report.ok() || as_is.ok()) break;
         if (!own) own = with_parts_of(f32_plan, in_one, one, {.dtype = DType::f32});
-        if (report.bf16) nudge *= kBf16Factor;
-        lose(&VerifyReport::alone, device, Kernels::fused, nudge);
+        if (report.bf16) nudge = {nudge.parameters * kBf16Factor, nudge.stored * kBf16Factor};
+        lose(&VerifyReport::alone, device, Kernels::fused, {nudge.parameters});
         lose(&VerifyReport::plain, *in_f64, Kernels::separate, nudge);
         report.farthest = as_is.farthest = farthest_gradient(cut, uncut);
       }

@@ -29,7 +29,8 @@ struct VerifyInput {
 };
 
 // The largest difference from the unsharded f64 run, divided by the tensor's largest magnitude there (absolute below 1e-30; at
-// least a thousandth of the largest of all gradients, or weights); the worst tensor's.
+// least a thousandth of the largest of all gradients, or weights; of a gradient that is 0 but for rounding by what is added into
+// it: RunRecord::summed); the worst tensor's.
 struct Difference {
   double loss = 0, logits = 0, gradients = 0, weights = 0;
   // Absolute; how far apart parameters are whose gradient is rounding alone, which Adam and LAMB move in any direction. They are
@@ -69,6 +70,14 @@ struct RunRecord {
   std::vector<double> losses{};                    // of every step
   WholeTensor loss{}, logits{};                    // of the first step
   std::map<std::string, WholeTensor> gradients{};  // of the first step, without weight decay
+  // Of each gradient the largest sum of the magnitudes of what is added into an element (graph/magnitudes.h); empty: not known.
+  struct Summed {
+    double most = 0;
+    bool complete = false;
+  };
+  std::map<std::string, Summed> summed{};
+  // Whether the optimizer divides a gradient by its own size (Adam's square): one that is mere rounding moves its parameter too.
+  bool moves_by_rounding = true;
   std::map<std::string, WholeTensor> weights_before{}, weights_after{};
   std::map<std::string, WholeTensor> averages_after{};  // of the weights, where the step keeps them
   // Per step: the values at which relu and max_pool2d decide (f32 run). A value that f32 rounds to the other side of a kink changes

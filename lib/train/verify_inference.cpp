@@ -14,7 +14,7 @@
 #include "run/each_alone.h"
 #include "run/fits_hosts.h"
 #include "run/planned.h"
-#include "train/verify_parts.h"
+#include "train/verify_run.h"
 
 namespace motley {
 
@@ -40,7 +40,7 @@ std::vector<double> moved_statistic(std::vector<double> initial, std::uint64_t s
 }
 
 WholeTensor output_of(const Plan& plan, Backend& backend, Transport& transport, State& state, const VerifyInput& in,
-                      const std::function<void(const char*)>& before, Kernels kernels) {
+                      const std::function<void(const char*)>& before, Kernels kernels, double stored) {
   const bool fuse = kernels == Kernels::fused;
   const Program program =
       fits_hosts(transport, plan, compile(plan, transport.rank(), {.hosts = transport.hosts(), .fuse = fuse, .fuse_maps = fuse}),
@@ -51,14 +51,14 @@ WholeTensor output_of(const Plan& plan, Backend& backend, Transport& transport, 
   const Batch batch = first_batch(in, at(passes.tensors, passes.find(in.names.image)).shape[0].size);
   const auto feeds = feeds_from(batch, in.names, passes);
   executor.feed([&](const std::string& name, const Box& box, std::span<std::byte> to) { feeds.at(name)(box, to); });
-  executor.run();
+  executor.run(stored == 0 ? std::function<void(int)>() : [&](int step) { nudge_stored(executor, program, step, stored); });
   return gather_output(plan, program, executor, transport, passes.outputs.front(), Gathered::on_rank_0);
 }
 
 // rules: empty parts of both: on one device.
 Inferred run_on(const Mesh& mesh, const LayoutRules& training_rules, const LayoutRules& inference_rules, const Profile& profile,
                 DType dtype, Backend& backend, Transport& transport, const Subject& subject,
-                const std::function<void(const char*)>& before, Kernels kernels = Kernels::fused, double nudge = 0) {
+                const std::function<void(const char*)>& before, Kernels kernels = Kernels::fused, const Nudge& nudge = {}) {
   const VerifyInput& in = subject.training;
   const auto plan_of = [&](const Step& step, const LayoutRules& rules) {
     return planned(transport, step, mesh,
@@ -72,7 +72,7 @@ Inferred run_on(const Mesh& mesh, const LayoutRules& training_rules, const Layou
     const StepTensor& tensor = at(passes.tensors, p);
     if (passes.statistic(p) != nullptr)
       state.set(tensor.name, moved_statistic(state.get(transport, tensor.name), in.seed, tensor.name));
-    if (nudge != 0) state.set(tensor.name, nudged(state.get(transport, tensor.name), nudge));
+    if (nudge.parameters != 0) state.set(tensor.name, nudged(state.get(transport, tensor.name), nudge.parameters));
     out.parameters[tensor.name] = {tensor.name, tensor.shape, state.get(transport, tensor.name)};
   }
   for (const auto& [step, to] : {std::pair{subject.inference.logits, &out.logits}, {subject.inference.loss, &out.loss}}) {
@@ -83,7 +83,7 @@ Inferred run_on(const Mesh& mesh, const LayoutRules& training_rules, const Layou
     rules = rules_within(step->passes(), std::move(rules));
     rules.homes = trained.homes();
     const Plan plan = plan_of(*step, rules);
-    *to = output_of(plan, backend, transport, state, in, before, kernels);
+    *to = output_of(plan, backend, transport, state, in, before, kernels, nudge.stored);
   }
   return out;
 }
@@ -116,7 +116,7 @@ VerifyReport verify_inference(Runtime& rt, const VerifyInput& in, const Inferenc
   each_alone(rt, "unsharded: ", [&](const Alive& alive) {
     if (rt.rank() != 0) return;
     const Mesh one({{"one", 1}}, {in.mesh->device(0)});
-    const auto alone = [&](DType dtype, Backend& backend, Kernels kernels, double nudge = 0) {
+    const auto alone = [&](DType dtype, Backend& backend, Kernels kernels, const Nudge& nudge = {}) {
       return run_on(one, {}, {}, {}, dtype, backend, *in_memory(1).front(), subject, alive, kernels, nudge);
     };
     const Inferred truth = alone(DType::f64, *in_f64, Kernels::separate);
@@ -127,10 +127,10 @@ VerifyReport verify_inference(Runtime& rt, const VerifyInput& in, const Inferenc
     for (const WholeTensor* its : {&truth.logits, &truth.loss})
       report.diverged =
           report.diverged || std::any_of(its->values.begin(), its->values.end(), [](double v) { return !std::isfinite(v); });
-    for (double nudge : kF32Nudges)
+    for (Nudge nudge : kF32Nudges)
       if (report.exact() && !report.ok()) {
-        if (report.bf16) nudge *= kBf16Factor;
-        report.alone = larger(report.alone, difference(alone(DType::f32, device, Kernels::fused, nudge), truth));
+        if (report.bf16) nudge = {nudge.parameters * kBf16Factor, nudge.stored * kBf16Factor};
+        report.alone = larger(report.alone, difference(alone(DType::f32, device, Kernels::fused, {nudge.parameters}), truth));
         report.plain = larger(report.plain, difference(alone(DType::f32, *in_f64, Kernels::separate, nudge), truth));
       }
     nothing_to_save.reset();

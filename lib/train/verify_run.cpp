@@ -13,8 +13,11 @@
 #include "base/at.h"
 #include "base/box_rows.h"
 #include "base/copy_box.h"
+#include "graph/magnitudes.h"
 #include "graph/update_form.h"
+#include "kernels/operands.h"
 #include "plan/plan_data.h"
+#include "plan/planner.h"
 #include "run/fits_hosts.h"
 #include "train/keys.h"
 #include "train/update.h"
@@ -104,7 +107,59 @@ void append(WholeTensor& all, WholeTensor one, const Shape& samples) {
   all.values = std::move(values);
 }
 
+// Micro-batch m of step s.
+void feed(Executor& executor, const Passes& passes, const VerifyInput& in, const std::map<std::string, ReadBox>& feeds, Index s,
+          Index m) {
+  executor.feed([&](const std::string& name, const Box& box, std::span<std::byte> to) {
+    const auto its = feeds.find(fed_from(passes, name));
+    fed_by(passes, name, its != feeds.end() ? its->second : random_keys(in.seed, name, s + 1), m)(box, to);
+  });
+}
+
 }  // namespace
+
+void nudge_stored(Executor& executor, const Program& program, int step, double by) {
+  const auto* run = std::get_if<RunKernel>(&at(program.steps, step).what);
+  if (run == nullptr || run->purpose != Purpose::pass) return;
+  for (std::size_t k = run->operands.size() - result_count(run->spec); k < run->operands.size(); k++) {
+    const int buffer = run->operands[k].buffer;
+    const Buffer& b = at(program.buffers, buffer);
+    if (b.dtype == DType::f32 || b.dtype == DType::bf16) executor.write(buffer, b.box, nudged(executor.read(buffer, b.box), by));
+  }
+}
+
+std::map<std::string, RunRecord::Summed> summed_magnitudes(const Plan& plan, Backend& backend, const VerifyInput& in,
+                                                           const std::function<void(const char*)>& before) {
+  const Magnitudes with = with_magnitudes(plan.data().passes);
+  const Plan all = plan_from(plan.step(), plan.mesh(), plan_with(with.passes, plan.mesh(), {}, {}, DType::f64));
+  const Passes& passes = all.data().passes;
+  const auto transport = std::move(in_memory(1).front());
+  const Program program = compile(all, 0, {.fuse = false, .fuse_maps = false});
+  State state(all, 0, in.seed, backend.device_memory());
+  Executor executor(program, backend, *transport, state);
+  executor.on_step(before);
+  const auto feeds = feeds_from(first_batch(in, micro_batch_size(passes) * passes.accumulate), in.names, passes);
+  std::map<std::string, std::vector<double>> added;
+  for (Index m = 0; m < passes.accumulate; m++) {
+    feed(executor, passes, in, feeds, 0, m);
+    executor.run_forward();
+    executor.run_backward();
+    for (const auto& [gradient, sums] : with.sums_of) {
+      const WholeTensor its = gather_output(all, program, executor, *transport, sums.tensor, Gathered::on_rank_0);
+      std::vector<double>& sum = added[at(passes.tensors, at(passes.tensors, gradient).of).name];
+      sum.resize(its.values.size());
+      for (std::size_t i = 0; i < sum.size(); i++) sum[i] += its.values[i];
+    }
+  }
+  executor.drop_micro_batches();
+  std::map<std::string, RunRecord::Summed> out;
+  for (const auto& [gradient, sums] : with.sums_of) {
+    const std::string& name = at(passes.tensors, at(passes.tensors, gradient).of).name;
+    for (const double sum : added[name]) out[name].most = std::max(out[name].most, sum);
+    out[name].complete = sums.complete;
+  }
+  return out;
+}
 
 Program compiled(const Plan& plan, const Transport& transport, Recorded record, Kernels kernels) {
   const Passes& passes = plan.data().passes;
@@ -116,7 +171,7 @@ Program compiled(const Plan& plan, const Transport& transport, Recorded record, 
 }
 
 RunRecord run_steps(const Plan& plan, Backend& backend, Transport& transport, const VerifyInput& in,
-                    const std::function<void(const char*)>& before, Recorded record, const RunRecord* like, double nudge,
+                    const std::function<void(const char*)>& before, Recorded record, const RunRecord* like, const Nudge& nudge,
                     Kernels kernels) {
   const Passes& passes = plan.data().passes;
   const std::set<int> deciding = deciding_tensors(passes);
@@ -127,19 +182,21 @@ RunRecord run_steps(const Plan& plan, Backend& backend, Transport& transport, co
   Executor executor(program, backend, transport, state);
   executor.on_step(before);
   for (const Slice& s : program.slices) {
-    if (nudge == 0) break;
-    executor.write(s.value, s.box, nudged(executor.read(s.value, s.box), nudge));
+    if (nudge.parameters == 0) break;
+    executor.write(s.value, s.box, nudged(executor.read(s.value, s.box), nudge.parameters));
   }
   auto parameters = [&](Part part) {
     std::map<std::string, WholeTensor> out;
     for (int p : passes.parameters) {
-      if (part == Part::gradient && passes.statistic(p) != nullptr) continue;
+      if (part == Part::gradient && !passes.is_trained(p)) continue;
       WholeTensor whole = gather_parameter(plan, program, executor, transport, p, part, Gathered::on_rank_0);
       out.emplace(whole.name, std::move(whole));
     }
     return out;
   };
   RunRecord out;
+  const std::vector<std::string>& slots = passes.optimizer.slots;
+  out.moves_by_rounding = std::find(slots.begin(), slots.end(), "square") != slots.end();
   out.weights_before = parameters(Part::value);
   const Shape& labels = at(passes.tensors, passes.find(in.names.label)).shape;
   const Index samples = micro_batch_size(passes);
@@ -147,12 +204,10 @@ RunRecord run_steps(const Plan& plan, Backend& backend, Transport& transport, co
   for (Index s = 0; s < in.steps; s++) {
     WholeTensor loss, logits;
     for (Index m = 0; m < passes.accumulate; m++) {
-      executor.feed([&](const std::string& name, const Box& box, std::span<std::byte> to) {
-        const auto its = feeds.find(fed_from(passes, name));
-        fed_by(passes, name, its != feeds.end() ? its->second : random_keys(in.seed, name, s + 1), m)(box, to);
-      });
+      feed(executor, passes, in, feeds, s, m);
       const std::size_t number = static_cast<std::size_t>(s * passes.accumulate + m);  // of this micro-batch
       executor.run_forward([&](int step) {
+        if (nudge.stored != 0) nudge_stored(executor, program, step, nudge.stored);
         const auto* run = std::get_if<RunKernel>(&at(program.steps, step).what);
         if (like == nullptr || run == nullptr) return;
         for (int t : deciding) {
@@ -171,7 +226,9 @@ RunRecord run_steps(const Plan& plan, Backend& backend, Transport& transport, co
       }
       append(loss, gather_output(plan, program, executor, transport, passes.outputs.front(), Gathered::on_rank_0), {});
       if (s == 0) append(logits, gather_output(plan, program, executor, transport, logits_tensor, Gathered::on_rank_0), labels);
-      executor.run_backward();
+      executor.run_backward([&](int step) {
+        if (nudge.stored != 0) nudge_stored(executor, program, step, nudge.stored);
+      });
     }
     prepare_update(executor, plan.step(), transport, s + 1);
     if (s == 0) out.gradients = parameters(Part::gradient);

@@ -22,7 +22,7 @@ struct Source {
 // A possible name, and the form of the tensor that has it.
 struct Candidate {
   std::string name{};
-  bool transposed = false;
+  bool gpt2 = false;  // a name of GPT-2's: [in, out] where the file's matrices are so
   Index part = 0, parts = 1;
 };
 
@@ -55,9 +55,13 @@ bool replace_end(std::string& name, const std::string& end, const std::string& b
   return true;
 }
 
+bool is_gpt2_matrix(const std::string& name) {
+  return name.ends_with(".c_attn.weight") || name.ends_with(".c_proj.weight") || name.ends_with(".c_fc.weight");
+}
+
 // Other names of a tensor of the network, likelier ones first.
 std::vector<Candidate> candidates(const std::string& name) {
-  std::vector<Candidate> out{{name}};
+  std::vector<Candidate> out{{name, is_gpt2_matrix(name)}};
   for (const std::string suffix : {".weight", ".bias"}) {
     if (!name.ends_with(suffix)) continue;
     const std::string layer = name.substr(0, name.size() - suffix.size()), word = suffix.substr(1);
@@ -74,7 +78,6 @@ std::vector<Candidate> candidates(const std::string& name) {
       out.push_back({of + ".c_proj" + suffix, true});
       if (replace_end(of, ".self", ".output.dense")) out.push_back({of + suffix});
     }
-    if (layer.ends_with(".c_fc") || layer.ends_with(".c_proj")) out.push_back({name, true});
     out.push_back({layer + (suffix == ".weight" ? ".gamma" : ".beta")});
     if (suffix == ".weight") out.push_back({layer});
     if (std::string of = name; replace_end(of, ".decoder.bias", ".bias")) out.push_back({of});
@@ -96,39 +99,85 @@ std::string with_underscores(std::string name) {
   return name;
 }
 
+// Whether the matrices that are called as GPT-2's are [in, out], as its Conv1D has them, and not [out, in], as PyTorch's Linear.
+// The names do not say it, the shapes do: a bias is as long as there are outputs; without one, c_attn has three outputs per input.
+bool is_conv1d(const WeightsFile& file) {
+  bool in_out = false, out_in = false;
+  for (const StoredTensor& t : file.tensors()) {
+    if (!is_gpt2_matrix(t.name) || t.extents.size() != 2 || t.extents[0] == t.extents[1]) continue;
+    const Index rows = t.extents[0], columns = t.extents[1];
+    std::string name = t.name;
+    replace_end(name, ".weight", ".bias");
+    const int bias = file.find(name);
+    Index outputs = 0;
+    if (bias >= 0)
+      outputs = elements_of(at(file.tensors(), bias).extents).value_or(0);
+    else if (t.name.ends_with(".c_attn.weight") && (columns == 3 * rows || rows == 3 * columns))
+      outputs = std::max(rows, columns);
+    in_out = in_out || outputs == columns;
+    out_in = out_in || outputs == rows;
+  }
+  return in_out && !out_in;
+}
+
+using Tied = std::map<std::string, std::string>;  // a further name of a tensor of the network -> the tensor
+
 class Finder {
  public:
-  explicit Finder(const WeightsFile& file) : file_(file) {
-    for (std::size_t i = 0; i < file.tensors().size(); i++) {
-      const std::string& name = file.tensors()[i].name;
+  Finder(const WeightsFile& file, const std::vector<StoredTensor>& wanted, const Tied& tied) : file_(file), tied_(tied) {
+    const auto add = [&](const std::string& name, int tensor) {
       const std::string plain = unwrapped(name);
-      by_name_.emplace(name, static_cast<int>(i));
-      by_plain_name_.emplace(plain, static_cast<int>(i));
-      by_underscores_.emplace(with_underscores(plain), static_cast<int>(i));
+      by_name_.emplace(name, tensor);
+      by_plain_name_.emplace(plain, tensor);
+      by_underscores_.emplace(with_underscores(plain), tensor);
+    };
+    for (int i = 0; i < static_cast<int>(file.tensors().size()); i++) {
+      const std::string& name = at(file.tensors(), i).name;
+      add(name, i);
       is_gpt2_ = is_gpt2_ || name.ends_with(".c_attn.weight");
       is_bert_ = is_bert_ || name.ends_with(".attention.self.query.weight");
     }
+    for (const auto& [name, tensor] : file.aliases()) {
+      add(name, file.find(tensor));
+      shared_.insert(file.find(tensor));
+    }
+    // A file that has everything as the network has it is read as it is, whatever the names are.
+    const bool as_it_is = std::all_of(wanted.begin(), wanted.end(), [&](const StoredTensor& w) {
+      const int tensor = find(w.name);
+      return tensor >= 0 && has_form(at(file.tensors(), tensor).extents, w);
+    });
+    transposes_ = !as_it_is && is_conv1d(file);
   }
 
   // tensor -1: the file does not have it in any form.
   Source find(const StoredTensor& wanted) const {
-    for (const Candidate& c : candidates(wanted.name)) {
-      if (c.transposed && !is_gpt2_) continue;
-      // In GPT-2 files the dense weights that have the network's own name are [in, out] too.
-      if (is_gpt2_ && !c.transposed && (c.name.ends_with(".c_fc.weight") || c.name.ends_with(".c_proj.weight"))) continue;
-      const Source source{find(c.name), c.transposed, c.part, c.parts};
-      if (source.tensor >= 0 && fits(source, wanted)) return source;
-    }
+    std::vector<std::string> names{wanted.name};
+    for (const auto& [other, tensor] : tied_)
+      if (tensor == wanted.name) names.push_back(other);
+    for (const std::string& name : names)
+      for (const Candidate& c : candidates(name)) {
+        const Source source = source_of(c);
+        if (source.tensor >= 0 && fits(source, wanted)) return source;
+      }
     // The right name with another shape: the caller complains.
     return {find(wanted.name)};
+  }
+  // Whether the file has this tensor for several names.
+  bool is_shared(int tensor) const { return shared_.contains(tensor); }
+  // Whether it has what the network has once under this name, too, with the same values.
+  bool is_tied(const StoredTensor& stored) const {
+    return std::any_of(tied_.begin(), tied_.end(), [&](const auto& its) {
+      const int tensor = find(its.first);
+      return tensor >= 0 && at(file_.tensors(), tensor).name == stored.name && are_equal(its.first, its.second);
+    });
   }
 
   // The file's fused tensors that have this one as a part.
   std::vector<int> fused_forms(const StoredTensor& wanted) const {
     std::vector<int> out;
     for (const Candidate& c : candidates(wanted.name)) {
-      if (c.parts == 1 || (c.transposed && !is_gpt2_)) continue;
-      const Source source{find(c.name), c.transposed, c.part, c.parts};
+      if (c.parts == 1) continue;
+      const Source source = source_of(c);
       if (source.tensor >= 0 && fits(source, wanted)) out.push_back(source.tensor);
     }
     return out;
@@ -144,6 +193,7 @@ class Finder {
   }
 
  private:
+  Source source_of(const Candidate& c) const { return {find(c.name), c.gpt2 && transposes_, c.part, c.parts}; }
   // The tensor with this name, up to a prefix.
   int find(const std::string& wanted) const {
     if (const int same = in(by_name_, wanted); same >= 0) return same;
@@ -168,12 +218,15 @@ class Finder {
   }
 
   const WeightsFile& file_;
+  const Tied& tied_;
+  std::set<int> shared_{};
   std::map<std::string, int> by_name_{}, by_plain_name_{}, by_underscores_{};
-  bool is_gpt2_ = false, is_bert_ = false;
+  bool is_gpt2_ = false, is_bert_ = false, transposes_ = false;
 };
 
 // Tensors that GPT-2's and BERT's files have beside their network's; the second names of tied ones only if the values are the same.
 bool affects_nothing(const Finder& finder, const StoredTensor& t) {
+  if (finder.is_tied(t)) return true;
   const std::string name = unwrapped(t.name);
   const auto ends = [&](const char* end) { return name.ends_with(end); };
   const bool integers = t.dtype == "I64" || t.dtype == "I32";
@@ -225,14 +278,16 @@ class Renamed final : public WeightsFile {
 
 }  // namespace
 
-std::unique_ptr<WeightsFile> in_own_names(std::unique_ptr<WeightsFile> file, const std::vector<StoredTensor>& wanted) {
-  const Finder finder(*file);
+std::unique_ptr<WeightsFile> in_own_names(std::unique_ptr<WeightsFile> file, const std::vector<StoredTensor>& wanted,
+                                          const Tied& tied) {
+  const Finder finder(*file, wanted, tied);
   std::vector<StoredTensor> tensors;
   std::vector<Source> sources;
   std::set<int> used, contradicted;
   for (const StoredTensor& w : wanted) {
     const Source source = finder.find(w);
-    if (source.tensor < 0 || (source.is_plain() && used.contains(source.tensor))) continue;
+    if (source.tensor < 0) continue;
+    if (source.is_plain() && used.contains(source.tensor) && !finder.is_shared(source.tensor)) continue;
     const StoredTensor& stored = at(file->tensors(), source.tensor);
     const bool unlike = source.is_plain() && !has_form(stored.extents, w);
     tensors.push_back({w.name, stored.dtype, unlike ? stored.extents : w.extents});

@@ -107,6 +107,10 @@ const Table<Manifest>& manifest_fields() {
       count_field("step", "steps done", &Manifest::step),
       {"seed", "of the training", "integer or text", true, read_seed},
       text_field("optimizer", "its kind", &Manifest::optimizer, false),
+      {"learning_rate", "of the last step", "number", false,
+       [](Reader& r, const Json& j, Manifest& out) {
+         if (double rate = 0; r.number(j, rate, {.least = 0})) out.learning_rate = rate;
+       }},
       {"data", "where training is in its data", "object", true,
        [](Reader& r, const Json& j, Manifest& out) { r.object(j, position_fields(), out.data); }},
       list_field("files", "with the values, one per rank that owns any", &Manifest::files, file_fields()),
@@ -241,6 +245,7 @@ std::string to_text(const Manifest& m) {
   }
   out.set("version", 1).set("step", m.step).set("seed", seed_json(m.seed));
   if (!m.optimizer.empty()) out.set("optimizer", m.optimizer);
+  if (m.learning_rate) out.set("learning_rate", *m.learning_rate);
   out.set("data", std::move(data));
   return to_text(out.set("files", std::move(files)).set("tensors", std::move(entries)), 1) + "\n";
 }

@@ -49,7 +49,8 @@ struct Header {
   std::vector<StoredTensor> tensors{};
   std::vector<Extent> extents{};
   std::map<std::string, std::string> hashes{};  // of tensors that have one
-  std::uint64_t data = 0;                       // the buffer's first byte in the file
+  std::map<std::string, std::string> aliases{};
+  std::uint64_t data = 0;  // the buffer's first byte in the file
 };
 
 class HeaderReader {
@@ -69,6 +70,7 @@ class HeaderReader {
     for (const StoredTensor& t : out_.tensors) names.insert(t.name);
     for (const auto& [name, hash] : out_.hashes)
       if (!names.contains(name)) damaged("__metadata__ has a hash of " + shown(name) + ", a tensor that is not there");
+    std::erase_if(out_.aliases, [&](const auto& a) { return !names.contains(a.second) || names.contains(a.first); });
     return std::move(out_);
   }
 
@@ -113,7 +115,10 @@ class HeaderReader {
       const auto* text = std::get_if<std::string>(&m.value.value);
       if (text == nullptr)
         damaged("__metadata__: " + shown(m.key) + ": expected a text, found " + Reader::kind(m.value).substr(0, 80));
-      if (m.key.starts_with(kHash)) out_.hashes[m.key.substr(std::strlen(kHash))] = *text;
+      if (m.key.starts_with(kHash))
+        out_.hashes[m.key.substr(std::strlen(kHash))] = *text;
+      else
+        out_.aliases[m.key] = *text;  // safetensors.torch.save_model: a tied weight's other name -> the tensor that has it
     }
   }
 
@@ -189,7 +194,7 @@ class HeaderReader {
 class SafetensorsFile final : public WeightsFile {
  public:
   SafetensorsFile(std::unique_ptr<InputFile> file, Header header)
-      : WeightsFile(file->path().string(), header.tensors), file_(std::move(file)), header_(std::move(header)) {}
+      : WeightsFile(file->path().string(), header.tensors, header.aliases), file_(std::move(file)), header_(std::move(header)) {}
 
   NpyData read(int tensor) const override {
     const StoredTensor& its = at(tensors(), tensor);

@@ -37,6 +37,22 @@ std::vector<float> widened(std::string_view bytes, float (*wide)(std::uint16_t))
 
 }  // namespace
 
+namespace {
+
+// What a file of another kind is; empty: none that is known.
+std::string other_kind(const std::string& start, const fs::path& path) {
+  const std::string name = path.filename().string();
+  if (start.starts_with("\x89HDF")) return "an HDF5 file (Keras)";
+  if (start.starts_with("GGUF")) return "a GGUF file (llama.cpp)";
+  if (name.ends_with(".onnx")) return "an ONNX file";
+  if (name.ends_with(".msgpack")) return "a Flax file";
+  if (name.ends_with(".tflite")) return "a TensorFlow Lite file";
+  if (name.ends_with(".index.json")) return "the index of weights in several files";
+  return "";
+}
+
+}  // namespace
+
 int WeightsFile::find(const std::string& tensor) const {
   const auto found = std::find_if(tensors_.begin(), tensors_.end(), [&](const StoredTensor& t) { return t.name == tensor; });
   return found == tensors_.end() ? -1 : static_cast<int>(found - tensors_.begin());
@@ -70,9 +86,14 @@ std::unique_ptr<WeightsFile> open_weights(const fs::path& path) {
     if (fs::exists(path / kWeightsFile, ignored)) return open_safetensors(path / kWeightsFile);
     for (const fs::path& checkpoint : checkpoints_of(path))
       if (fs::exists(checkpoint / kMarker, ignored)) return open_checkpoint(checkpoint);
-    throw UserError(
-        path.string() + ": neither a checkpoint (" + kManifest + ") nor a run directory with " + kWeightsFile + " or checkpoints",
-        Exit::data);
+    std::vector<std::string> inside;  // a folder of another library's
+    for (const auto& entry : fs::directory_iterator(path, ignored))
+      if (const fs::path& file = entry.path(); file.extension() == ".safetensors" || file.extension() == ".npz")
+        inside.push_back(file.filename().string());
+    std::sort(inside.begin(), inside.end());
+    throw UserError(path.string() + ": neither a checkpoint (" + kManifest + ") nor a run directory with " + kWeightsFile +
+                        " or checkpoints" + (inside.empty() ? "" : "; it holds " + inside.front() + ": give that file"),
+                    Exit::data);
   }
   const InputFile file(path);
   constexpr std::uint64_t kStart = 128;  // bytes, with the name of an archive's first file
@@ -80,6 +101,9 @@ std::unique_ptr<WeightsFile> open_weights(const fs::path& path) {
   const bool archive = start.starts_with("PK");
   if (start.starts_with("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46") || (archive && start.find("/data.pkl") != std::string::npos))
     throw UserError(path.string() + ": PyTorch's own format; write its tensors with safetensors.torch.save_file", Exit::data);
+  if (const std::string kind = other_kind(start, path); !kind.empty())
+    throw UserError(path.string() + ": " + kind + "; write its tensors with safetensors.torch.save_file, or to an .npz",
+                    Exit::data);
   return archive || end == ".npz" ? open_npz(path) : open_safetensors(path);
 }
 

@@ -26,13 +26,16 @@ struct StoredTensor {
 // An open file whose structure has been checked; values are checked when they are read.
 class WeightsFile {
  public:
-  WeightsFile(std::string name, std::vector<StoredTensor> tensors) : name_(std::move(name)), tensors_(std::move(tensors)) {}
+  WeightsFile(std::string name, std::vector<StoredTensor> tensors, std::map<std::string, std::string> aliases = {})
+      : name_(std::move(name)), tensors_(std::move(tensors)), aliases_(std::move(aliases)) {}
   virtual ~WeightsFile() = default;
   WeightsFile(const WeightsFile&) = delete;
   WeightsFile& operator=(const WeightsFile&) = delete;
   const std::string& name() const { return name_; }  // for messages
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
-  int find(const std::string& tensor) const;  // -1: no tensor has this name
+  // Further names of tensors: name -> tensor. A file of tied weights has each value once.
+  const std::map<std::string, std::string>& aliases() const { return aliases_; }
+  int find(const std::string& tensor) const;  // -1: no tensor has this name; aliases do not count
   // A complete tensor; 16-bit floats are widened. UserError (65, 74).
   virtual NpyData read(int tensor) const = 0;
   // A tensor's values inside these boxes, row-major. The boxes refer to `extents`, which have as many elements. UserError (65, 74).
@@ -45,6 +48,7 @@ class WeightsFile {
  private:
   std::string name_;
   std::vector<StoredTensor> tensors_;
+  std::map<std::string, std::string> aliases_;
 };
 
 // Opens a file (its kind found by content), a checkpoint, or a run directory: its weights.safetensors, else its newest checkpoint.

@@ -175,6 +175,19 @@ def doctor():
     assert all(d["threads"] == len(d["cores"]) for d in mesh["devices"] if d["kind"] == "cpu")
 
 
+def one_core_of_two_units():
+    """Two hyperthreads are one core: doctor counts it so, and two ranks on it are said to share it."""
+    room = Room()
+    if len(os.sched_getaffinity(0)) < 2:
+        return
+    room.env |= {"HWLOC_SYNTHETIC": "pack:1 core:1 pu:2", "HWLOC_THISSYSTEM": "1"}
+    has(room.run("doctor").out, "cores       1 in 1 socket", "up to 1 with one core each")
+    room.write("job.json", job())
+    has(room.run("plan", "job.json").out, "ranks share the core of processing units 0 and 1 (ranks 0, 1)")
+    room.env["HWLOC_SYNTHETIC"] = "pack:1 core:2 pu:1"
+    assert "ranks share" not in room.run("plan", "job.json").out
+
+
 def gpu_not_here():
     room = Room()
     wanted = job()
@@ -1111,6 +1124,9 @@ def names_of_layers():
     document["data"], document["layout"] = {"kind": "synthetic"}, {}
     document["train"] = {"batch": 4, "max_steps": 1, "optimizer": {"kind": "sgd", "learning_rate": 0.05}}
     has(room.run("check", room.write("same.json", document), code=78).err, 'two tensors would be called "n.0.bias", of the layers "n.0" and "n.0.bias"')
+    document["model"]["layers"][3]["name"] = "head.fc"
+    has(room.run("check", room.write("two.json", document), code=78).err, '"head.fc" is not a valid name: letters, digits, _ and -, a letter or _ first; call it "head_fc": weights of head.fc load by that name')
+    document["model"]["layers"][3]["name"] = "fc"
     document["model"]["layers"][1]["name"] = document["model"]["layers"][2]["from"][1] = "q.0.bias"
     room.run("check", room.write("other.json", document))
 
@@ -1193,6 +1209,14 @@ def refuses_weights():
     (room.path / "bad.safetensors").write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
     has(room.run("eval", "job.json", "--weights", "bad.safetensors", code=65).err, "bad.safetensors: ", "its values are damaged: hash")
     has(room.run("convert", "bad.safetensors", "bad.npz", code=65).err, "damaged")
+    # Files of other kinds, and a folder as Hugging Face's.
+    for name, begin, kind in [("net.h5", b"\x89HDF\r\n\x1a\n", "an HDF5 file (Keras)"), ("net.gguf", b"GGUF\3", "a GGUF file (llama.cpp)"), ("net.onnx", b"\10\7", "an ONNX file"),
+                              ("model.safetensors.index.json", b"{}", "the index of weights in several files")]:
+        (room.path / name).write_bytes(begin + bytes(200))
+        has(room.run("eval", "job.json", "--weights", name, code=65).err, f"{name}: {kind}; write its tensors with safetensors.torch.save_file")
+    (room.path / "hub").mkdir()
+    (room.path / "hub/model.safetensors").write_bytes(good)
+    has(room.run("eval", "job.json", "--weights", "hub", code=65).err, "neither a checkpoint", "; it holds model.safetensors: give that file")
     assert not (room.path / "bad.npz").exists()
     has(room.run("convert", "run", "out.pt", code=64).err, "out.pt: expected a file name that ends in .safetensors or .npz")
     has(room.run("convert", "run", "empty", code=64).err, "empty exists already")
@@ -2031,7 +2055,147 @@ def other_losses():
     has(room.run("check", room.write("pictures.json", pictures), code=78).err, "/model/loss/op: labels of mnist are classes; expected softmax_cross_entropy")
 
 
-TESTS = [usage, doctor, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, explains, notes, given_plans, measured_plans, little_memory, verifies, trains, continues_from_weights, keeps_weights, own_data, wide_tokens, several_inputs, stores_in_bf16, sums_with_parameters, names_of_layers, closed_pipe, full_pipes, refuses_weights, resumes, stopped_runs, traces, refusals, stops, paths_through_links, run_directory_removed, deaths, deaths_under_mpiexec, launcher_killed, restarts, stops_while_a_rank_hangs, leaves_out_lost_devices, evaluates_by_epoch, optimizers, other_losses, verifies_inference, progress]
+def other_launchers():
+    """Processes that another launcher started, and that cannot find each other, would each train the complete job: refused, with nothing left."""
+    room = Room()
+    room.write("job.json", job())
+    for name, variables in {"srun": {"SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "0"}, "Open MPI's mpirun": {"OMPI_COMM_WORLD_SIZE": "2", "PMIX_RANK": "1"},
+                            "MVAPICH's mpirun_rsh": {"MV2_COMM_WORLD_SIZE": "2"}, "flux run": {"FLUX_JOB_SIZE": "2", "FLUX_TASK_RANK": "1"},
+                            "jsrun": {"JSM_NAMESPACE_SIZE": "2", "JSM_NAMESPACE_RANK": "0"}, "the mpiexec of Cray PALS": {"PMI_SIZE": "2", "PALS_RANKID": "0"},
+                            "torchrun": {"WORLD_SIZE": "2", "RANK": "0", "TORCHELASTIC_RUN_ID": "none"}}.items():
+        before = ["env", *(f"{key}={value}" for key, value in variables.items())]
+        for words in [("train", "job.json", "--run-dir", "run"), ("verify", "job.json")]:
+            has(room.run(*words, before=before, code=78).err, f"{name} started 2 " + ("tasks without PMI" if name == "srun" else "processes that cannot find each other"),
+                "the mesh has 2 devices; start motley alone",
+                "srun --mpi=pmi2 -n 2" if name == "srun" else "MPICH's mpiexec -n 2")
+        assert not (room.path / "run").exists()
+    # One process alone starts its ranks itself, whatever started it; so does one with leftovers.
+    for variables in ["OMPI_COMM_WORLD_SIZE=1", "SLURM_STEP_NUM_TASKS=2", "WORLD_SIZE=2", "PMI_SIZE=2"]:
+        assert json.loads(room.run("verify", "job.json", "--steps", "1", "--format", "json", before=["env", variables]).out)["ok"], variables
+
+
+def layers_called_as_gpt2s():
+    """Square weights of layers that are called as GPT-2's are read as they were written; GPT-2's own are [in, out], which its biases show."""
+    room = Room()
+    its = job(ranks=1, parts=[6])
+    its["model"] = {"inputs": {"image": {"batch": 8, "a": 2}},
+                    "layers": [{"op": "dense", "name": "h.0.c_attn", "out": {"b": 2}}, {"op": "dense", "name": "h.0.c_proj", "out": {"classes": 2}}],
+                    "loss": {"op": "softmax_cross_entropy", "over": "classes"}}
+    its["layout"] = {"split": {}}
+    room.write("job.json", its)
+    room.run("train", "job.json", "--run-dir", "run")
+    run = room.json("run/run.json")
+    room.run("convert", "run", "run.npz")
+    room.run("convert", "run.npz", "kept")
+    for weights in ["run", "run.npz", "kept"]:
+        test = json.loads(room.run("eval", "job.json", "--weights", weights, "--format", "json").out)
+        assert test["loss"] == run["test_loss"], (weights, test, run)
+    room.run("train", "job.json", "--resume", "kept", "--run-dir", "again", "--set", "train.max_steps=1", "--set", "train.optimizer.learning_rate=0")
+    assert {name: its[2] for name, its in safetensors(room.path / "again/weights.safetensors").items()} == \
+        {name: its[2] for name, its in safetensors(room.path / "run/weights.safetensors").items()}
+
+
+def begins_with_weights():
+    """train.initial: all but what is new must fit, before anything is measured; what is new is drawn; read before the first step only."""
+    room = Room()
+    its = job(checkpoint={"every_steps": 5})
+    its["model"]["layers"].insert(1, {"op": "batch_norm", "name": "bn1"})
+    its["layout"]["split"]["filters"] = "all"  # parts that need a profile
+    other = json.loads(json.dumps(its))
+    other["model"]["layers"][-1]["out"] = {"classes": 7}
+    other["layout"]["split"]["filters"] = {"axis": "all", "parts": [4, 2]}
+    room.run("train", room.write("seven.json", other), "--run-dir", "seven")
+    seven = safetensors(room.path / "seven/weights.safetensors")
+    write_safetensors(room.path / "seven.safetensors", {name: t for name, t in seven.items() if name != "conv2d_1.bias"} | {"more": seven["conv2d_1.bias"]})
+    room.write("job.json", its)
+    its["train"]["initial"] = {"weights": "seven.safetensors"}
+    room.write("tune.json", its)
+    wrong = ["/train/initial/weights: ", '"conv2d_1.bias" [6] is missing', '"more" [6] is not in the network',
+             '"dense_4.weight": [7, 6, 4, 4], expected [4, 6, 4, 4]', '"dense_4.bias": [7], expected [4]']
+    for words in [("check", "tune.json"), ("train", "tune.json", "--run-dir", "run"), ("train", "job.json", "--weights", "seven.safetensors", "--run-dir", "run")]:
+        err = room.run(*words, code=65).err
+        has(err, *wrong)
+        assert err.count("error: ") == 4 and "measuring" not in err and "rank" not in err, err
+    for words in [("eval", "job.json", "--weights", "seven.safetensors"), ("train", "job.json", "--resume", "seven", "--run-dir", "seven"),
+                  ("train", "job.json", "--resume", "seven/checkpoints/step-20", "--run-dir", "on")]:
+        err = room.run(*words, code=65).err
+        has(err, '"dense_4.weight": [7, 6, 4, 4], expected [4, 6, 4, 4]', *(wrong[1:3] if words[0] == "eval" else []))
+        assert "measuring" not in err and "[rank" not in err and not (room.path / "on").exists(), err
+    room.run("convert", "seven.safetensors", "kept")
+    has(room.run("train", "job.json", "--resume", "kept", "--run-dir", "on", code=65).err, *wrong[1:4])
+    has(room.run("check", "tune.json", "--set", "train.initial.weights=none.safetensors", code=66).err, "/train/initial/weights: ", "none.safetensors: cannot be opened")
+    # What is new.
+    good = ["--set", 'train.initial={"weights": "seven", "new": ["dense_4"]}', "--set", 'layout.split.filters={"axis": "all", "parts": [5, 1]}']
+    for new, said in [("dense_5.*", '"dense_5.*" matches no parameter; did you mean "dense_4.*"?'), ("fc", '"fc" matches no parameter; one of the names is ')]:
+        has(room.run("check", "job.json", "--set", f'train.initial={{"weights": "seven", "new": ["dense_4", "{new}"]}}', code=78).err, "/train/initial/new: ", said)
+    has(room.run("check", "job.json", "--set", 'train.initial={"weights": "seven", "new": [""]}', code=78).err, "/train/initial/new/0: expected a name of parameters")
+    room.run("check", "job.json", "--set", 'train.initial={"weights": "seven.safetensors", "new": ["dense_4", "conv2d_1.bias", "more"]}')
+    room.run("train", "job.json", *good, "--run-dir", "tuned", "--dump", "dump")
+    room.run("train", "job.json", *good[2:], "--run-dir", "drawn", "--dump", "drawn dump")
+    for name in seven:
+        begin, drawn = [(room.path / folder / f"weights_before/{name}.npy").read_bytes() for folder in ["dump", "drawn dump"]]
+        assert (begin == drawn) == name.startswith("dense_4"), name
+        if not name.startswith("dense_4"):
+            assert npy(begin)[2] == seven[name][2], name
+    # As many classes: all of it, by --weights too; the run and a checkpoint serve as a file does.
+    four = safetensors(room.path / "tuned/weights.safetensors")
+    for number, weights in enumerate(["tuned", "tuned/weights.safetensors", "tuned/checkpoints/step-20"]):
+        room.run("train", "job.json", *good[2:], "--weights", weights, "--run-dir", f"again{number}", "--dump", f"dump{number}", "--set", "train.max_steps=6")
+        for name, tensor in four.items():
+            assert npy((room.path / f"dump{number}/weights_before/{name}.npy").read_bytes())[2] == tensor[2], name
+    # It is read before the first step only: a run goes on without it.
+    shutil.rmtree(room.path / "tuned")
+    shutil.rmtree(room.path / "seven")
+    room.run("train", "--resume", "again0", "--set", "train.max_steps=8")
+    room.run("train", "job.json", *good[2:], "--weights", "gone", "--resume", "auto", "--run-dir", "again0", "--set", "train.max_steps=9")
+    assert room.json("again0/run.json")["steps"] == 9
+    has(room.run("train", "job.json", "--weights", "again0", "--resume", "again0", code=64).err, "--weights begins a run, --resume again0 continues one")
+    has(room.run("train", "job.json", "--weights", "gone", "--run-dir", "new", code=66).err, "gone")
+
+
+def freezes():
+    """What is frozen stays as it is, has no optimizer state, and may be another set when a run goes on."""
+    room = Room()
+    its = job(checkpoint={"every_steps": 10}, freeze=["conv2d_1"], clip_norm=1.0)
+    its["train"]["optimizer"]["weight_decay"] = 0.1
+    room.write("job.json", its)
+    room.run("train", "job.json", "--run-dir", "run", "--dump", "dump")
+    pairs = {name: [(room.path / f"dump/weights_{when}/{name}.npy").read_bytes() for when in ["before", "after"]]
+             for name in ["conv2d_1.weight", "conv2d_1.bias", "dense_3.weight", "dense_3.bias"]}
+    assert {name: a == b for name, (a, b) in pairs.items()} == {name: name.startswith("conv") for name in pairs}
+    kept = [(t["name"], t["slot"]) for t in room.json("run/checkpoints/step-20/manifest.json")["tensors"]]
+    assert sorted(kept) == sorted([(name, "") for name in pairs] + [("dense_3.bias", "velocity"), ("dense_3.weight", "velocity")]), kept
+    assert json.loads(room.run("verify", "job.json", "--format", "json").out)["ok"]
+    assert "backward" not in "".join(line for line in room.run("explain", "job.json").out.splitlines() if "conv2d_1" in line)
+    # Another set.
+    more = ["--set", "train.max_steps=24"]
+    err = room.run("train", "job.json", "--resume", "run", *more, "--set", 'train.freeze=["dense_3.bias"]').err
+    has(err, "note: the checkpoint was saved with conv2d_1.weight, conv2d_1.bias frozen: the optimizer's state of what is trained now begins at 0",
+        "note: the checkpoint's optimizer state of dense_3.bias is left out: this job has them frozen")
+    assert "frozen" not in room.run("train", "job.json", "--resume", "run", "--set", "train.max_steps=26", "--set", 'train.freeze=["dense_3.bias"]').err
+    # A schedule that ends later has another rate at the step where it goes on: said once.
+    cosine = ["--set", 'train.schedule={"kind": "cosine"}']
+    room.run("train", "job.json", "--run-dir", "cosine", *cosine)
+    has(room.run("train", "job.json", "--resume", "cosine", *cosine, "--set", "train.max_steps=40").err,
+        "note: step 20 had the learning rate 0, in this job it has 0.026 (the schedule ends at step 40)")
+    assert "learning rate" not in room.run("train", "job.json", "--resume", "cosine", *cosine, "--set", "train.max_steps=40", "--progress", "never").err
+    # Groups: a factor of 0 moves nothing.
+    still = ["--set", "train.freeze=[]", "--set", 'train.groups=[{"match": "conv2d_1", "learning_rate_factor": 0}, {"match": "*.bias", "weight_decay": 0}]']
+    room.run("train", "job.json", "--run-dir", "still", "--dump", "still dump", *still)
+    for name in pairs:
+        a, b = [(room.path / f"still dump/weights_{when}/{name}.npy").read_bytes() for when in ["before", "after"]]
+        assert (a == b) == name.startswith("conv"), name
+    assert json.loads(room.run("verify", "job.json", "--format", "json", *still).out)["ok"]
+    # The plan does not depend on groups.
+    assert room.run("plan", "job.json", "--format", "json", *still).out == room.run("plan", "job.json", "--format", "json", "--set", "train.freeze=[]").out
+    room.write("bad.json", job(freeze=["conv2d_2", "dense_3"], groups=[{"match": "*.wieght"}, {"match": "dense_3", "learning_rate_factor": -1, "decay": 0}, {}]))
+    has(room.run("check", "bad.json", code=78).err, "/train/freeze/0: \"conv2d_2\" matches no parameter; did you mean \"conv2d_1\"?",
+        "/train/groups/0/match: \"*.wieght\" matches no parameter; did you mean \"*.weight\"?", "/train/groups/1/learning_rate_factor: expected a number of at least 0, found -1",
+        "/train/groups/1/decay: unknown key", "/train/groups/2: \"match\" is missing")
+    has(room.run("check", room.write("all.json", job(freeze=["*"])), code=78).err, "/train/freeze: all parameters are frozen: there is nothing to train")
+
+
+TESTS = [usage, doctor, one_core_of_two_units, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, explains, notes, given_plans, measured_plans, little_memory, verifies, trains, continues_from_weights, begins_with_weights, freezes, keeps_weights, layers_called_as_gpt2s, own_data, wide_tokens, several_inputs, stores_in_bf16, sums_with_parameters, names_of_layers, closed_pipe, full_pipes, refuses_weights, resumes, stopped_runs, traces, refusals, other_launchers, stops, paths_through_links, run_directory_removed, deaths, deaths_under_mpiexec, launcher_killed, restarts, stops_while_a_rank_hangs, leaves_out_lost_devices, evaluates_by_epoch, optimizers, other_losses, verifies_inference, progress]
 
 
 def main():

@@ -359,12 +359,11 @@ TEST_CASE("map: labels are copied as they are") {
 }
 
 TEST_CASE("sgd by hand") {
-  KernelSpec spec =
-      map_of(Optimizer(Sgd{.momentum = 0.25, .weight_decay = 0.125}).update, {2}, {{0}, {0}, {1}, {1}, {1}, {1}, {1}});
-  spec.operands[0].dtype = spec.operands[1].dtype = DType::f64;
+  KernelSpec spec = map_of(Optimizer(Sgd{.momentum = 0.25}).update, {2}, {{0}, {0}, {0}, {1}, {1}, {1}, {1}, {1}});
+  for (std::size_t k = 0; k < 3; k++) spec.operands[k].dtype = DType::f64;
   const auto backend = reference_backend();
-  const auto images = run_kernel(*backend, spec, {{0.5}, {2}, {0.5, -1}, {4, 8}, {8, 16}, {}, {}});
-  CHECK(images[2] == Image{0.5, -1});
-  CHECK(images[5] == Image{3, 2});     // 0.25*4 + (2*0.5 + 0.125*8), 0.25*8 + (2*-1 + 0.125*16)
-  CHECK(images[6] == Image{6.5, 15});  // 8 - 0.5*3, 16 - 0.5*2
+  const auto images = run_kernel(*backend, spec, {{0.5}, {2}, {0.125}, {0.5, -1}, {4, 8}, {8, 16}, {}, {}});
+  CHECK(images[3] == Image{0.5, -1});
+  CHECK(images[6] == Image{3, 2});     // 0.25*4 + (2*0.5 + 0.125*8), 0.25*8 + (2*-1 + 0.125*16)
+  CHECK(images[7] == Image{6.5, 15});  // 8 - 0.5*3, 16 - 0.5*2
 }

@@ -260,7 +260,8 @@ TEST_CASE("what is wrong in a model file") {
        {"m.json:6:31: error: /layers/2/name: \"label\" is reserved for the labels; rename this layer"}},
       {"\"name\": \"middle\"",
        "\"name\": \"a.b\"",
-       {"m.json:6:31: error: /layers/2/name: \"a.b\" is not a valid name: letters, digits, _ and -, a letter or _ first"}},
+       {"m.json:6:31: error: /layers/2/name: \"a.b\" is not a valid name: letters, digits, _ and -, a letter or _ first; call it "
+        "\"a_b\": weights of a.b load by that name"}},
       {"\"name\": \"middle\"",
        "\"from\": \"imag\"",
        {"m.json:6:31: error: /layers/2/from: there is no layer or input \"imag\" above; did you mean \"image\"?"}},

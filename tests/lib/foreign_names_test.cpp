@@ -13,7 +13,8 @@ namespace {
 // Values count up from 1,000 times the tensor's number.
 class Counted final : public WeightsFile {
  public:
-  explicit Counted(std::vector<StoredTensor> tensors) : WeightsFile("counted", std::move(tensors)) {}
+  explicit Counted(std::vector<StoredTensor> tensors, std::map<std::string, std::string> aliases = {})
+      : WeightsFile("counted", std::move(tensors), std::move(aliases)) {}
   NpyData read(int tensor) const override {
     const std::string& name = at(tensors(), tensor).name;
     std::vector<float> out(static_cast<std::size_t>(*elements_of(at(tensors(), tensor).extents)));
@@ -102,6 +103,74 @@ TEST_CASE("weights by name: GPT-2's fused and transposed matrices", "[weights]")
   CHECK(values(*file, "h.0.attn.out.weight") == std::vector<float>{2000, 2002, 2001, 2003});
   CHECK(values(*file, "h.0.mlp.c_fc.weight") == std::vector<float>{3000, 3003, 3001, 3004, 3002, 3005});
   CHECK(values(*file, "wpe.weight").front() == 4000);
+}
+
+TEST_CASE("weights by name: matrices called as GPT-2's are transposed only where the file's shapes say so", "[weights]") {
+  const auto plain = [](float first) { return std::vector<float>{first, first + 1, first + 2, first + 3}; };
+  const auto turned = [](float first) { return std::vector<float>{first, first + 2, first + 1, first + 3}; };
+  // A network's own file, square or not, with and without biases.
+  for (const Index in : {2, 6}) {
+    const std::vector<StoredTensor> own_names{{"h.0.c_attn.weight", kF, {2, in}}, {"h.0.c_proj.weight", kF, {2, 2}}};
+    CHECK(values(*own(own_names, own_names), "h.0.c_proj.weight") == plain(1000));
+    std::vector<StoredTensor> with_biases = own_names;
+    with_biases.push_back({"h.0.c_attn.bias", kF, {2}});
+    with_biases.push_back({"h.0.c_proj.bias", kF, {2}});
+    CHECK(values(*own(with_biases, with_biases), "h.0.c_proj.weight") == plain(1000));
+  }
+  // PyTorch's Linear: a matrix for a dense weight of three dims, under a prefix.
+  const auto linear = own({{"module.h.0.c_attn.weight", kF, {2, 2}}, {"module.h.0.c_proj.weight", kF, {2, 2}}},
+                          {{"h.0.c_attn.weight", kF, {2, 2}}, {"h.0.c_proj.weight", kF, {2, 1, 2}}});
+  CHECK(values(*linear, "h.0.c_proj.weight") == plain(1000));
+  // nanoGPT: GPT-2's names, Linear's matrices. Without biases too.
+  for (const bool biases : {true, false}) {
+    std::vector<StoredTensor> stored{{"transformer.h.0.attn.c_attn.weight", kF, {6, 2}},
+                                     {"transformer.h.0.attn.c_proj.weight", kF, {2, 2}},
+                                     {"transformer.h.0.mlp.c_fc.weight", kF, {2, 2}}};
+    if (biases) stored.push_back({"transformer.h.0.attn.c_attn.bias", kF, {6}});
+    const auto nano =
+        own(stored,
+            {{"h.0.attn.key.weight", kF, {2, 1, 2}}, {"h.0.attn.out.weight", kF, {2, 2, 1}}, {"h.0.mlp.c_fc.weight", kF, {2, 2}}});
+    CHECK(values(*nano, "h.0.attn.key.weight") == plain(4));
+    CHECK(values(*nano, "h.0.attn.out.weight") == plain(1000));
+    CHECK(values(*nano, "h.0.mlp.c_fc.weight") == plain(2000));
+  }
+  // GPT-2's file for dense layers of its names; and where only a part of it is read.
+  const std::vector<StoredTensor> gpt2{{"h.0.c_attn.weight", kF, {2, 6}},
+                                       {"h.0.c_attn.bias", kF, {6}},
+                                       {"h.0.c_proj.weight", kF, {2, 2}},
+                                       {"h.0.c_proj.bias", kF, {2}}};
+  const auto dense = own(gpt2, {{"h.0.c_attn.weight", kF, {6, 2}}, {"h.0.c_proj.weight", kF, {2, 2}}});
+  CHECK(values(*dense, "h.0.c_attn.weight") == std::vector<float>{0, 6, 1, 7, 2, 8, 3, 9, 4, 10, 5, 11});
+  CHECK(values(*dense, "h.0.c_proj.weight") == turned(2000));
+  // Shapes that contradict each other decide nothing.
+  std::vector<StoredTensor> mixed = gpt2;
+  mixed.push_back({"h.1.c_fc.weight", kF, {3, 2}});
+  mixed.push_back({"h.1.c_fc.bias", kF, {3}});
+  CHECK(extents(*own(mixed, {{"h.0.c_attn.weight", kF, {6, 2}}}), "h.0.c_attn.weight") == std::vector<Index>{2, 6});
+}
+
+TEST_CASE("weights by name: a weight that layers share, under any of their names", "[weights]") {
+  const std::vector<StoredTensor> wanted{{"embed.weight", kF, {3, 2}}, {"norm.bias", kF, {2}}};
+  const std::map<std::string, std::string> tied{{"decoder.weight", "embed.weight"}};
+  const auto found = [&](const std::vector<StoredTensor>& stored, bool equal, std::map<std::string, std::string> aliases = {}) {
+    auto counted = std::make_unique<Counted>(stored, std::move(aliases));
+    if (equal) counted->tie("embed.weight", "decoder.weight");
+    return in_own_names(std::move(counted), wanted, tied);
+  };
+  const StoredTensor embed{"embed.weight", kF, {3, 2}}, decoder{"decoder.weight", kF, {3, 2}}, bias{"norm.bias", kF, {2}};
+  CHECK(found({embed, bias}, false)->tensors() == wanted);
+  CHECK(found({decoder, bias}, false)->tensors() == wanted);
+  CHECK(values(*found({bias, decoder}, false), "embed.weight").front() == 1000);
+  CHECK(found({decoder, embed, bias}, true)->tensors() == wanted);
+  CHECK(found({decoder, embed, bias}, false)->find("decoder.weight") >= 0);  // other values: the caller complains
+  CHECK(found({{"module.decoder.weight", kF, {3, 2}}, bias}, false)->find("embed.weight") >= 0);
+  // A file that says so itself; also for a network that has the two apart.
+  CHECK(found({{"kept.weight", kF, {3, 2}}, bias}, false, {{"embed.weight", "kept.weight"}})->tensors() == wanted);
+  const auto apart = in_own_names(std::make_unique<Counted>(std::vector<StoredTensor>{decoder},
+                                                            std::map<std::string, std::string>{{"embed.weight", "decoder.weight"}}),
+                                  {embed, decoder});
+  CHECK(values(*apart, "embed.weight") == values(*apart, "decoder.weight"));
+  CHECK(apart->tensors().size() == 2);
 }
 
 TEST_CASE("weights by name: what is left out is GPT-2's or BERT's, or a tied weight under its second name", "[weights]") {

@@ -15,6 +15,7 @@
 #include "base/random.h"
 #include "tests/support/directory.h"
 #include "train/keep.h"
+#include "train/same_network.h"
 #include "weights/checkpoint.h"
 
 using namespace motley;
@@ -377,9 +378,9 @@ TEST_CASE("any box of a checkpoint is read, whatever chunks its rows are in") {
 TEST_CASE("names and shapes that differ are reported all at once") {
   const std::vector<NamedShape> state{{"conv1.weight", {3, 2}}, {"fc.bias", {4}}, {"fc.weight", {4, 5}}};
   CHECK(differences(state, state).empty());
-  const std::string said = differences(state, {{"conv_1.weight", {3, 2}}, {"fc.weight", {5, 4}}, {"x", {}}});
+  const std::string said = to_text(differences(state, {{"conv_1.weight", {3, 2}}, {"fc.weight", {5, 4}}, {"x", {}}}));
   CHECK_THAT(said, Contains("\"conv1.weight\" [3, 2] is missing; did you mean \"conv_1.weight\"?") &&
                        Contains("\"fc.bias\" [4] is missing\n") && Contains("\"x\" [] is not in the network") &&
                        Contains("\"fc.weight\": [5, 4], expected [4, 5]"));
-  CHECK_THAT(differences(state, std::vector<NamedShape>(30, {"y", {}})), Contains("and 13 more"));
+  CHECK_THAT(to_text(differences(state, std::vector<NamedShape>(30, {"y", {}}))), Contains("and 13 more"));
 }

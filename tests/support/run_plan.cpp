@@ -154,7 +154,7 @@ void one_rank(const Plan& plan, const RunOptions& options, Transport& wires, Out
     mine.loss = gather_output(plan, program, executor, transport, passes.outputs.front()).values[0];
     if (logits >= 0) mine.logits = gather_output(plan, program, executor, transport, logits).values;
     for (int p : passes.parameters) {
-      if (passes.statistic(p) != nullptr) continue;
+      if (!passes.is_trained(p)) continue;
       const WholeTensor g = gather_parameter(plan, program, executor, transport, p, Part::gradient);
       mine.gradients[g.name] = g.values;
     }

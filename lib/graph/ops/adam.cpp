@@ -22,13 +22,13 @@ Formula scalars_of(double beta1, double beta2) {
 }
 
 Formula update_of(const Adam& a) {
-  const Value mean_correction = scalar(2), root_correction = scalar(3), w = operand(7);
-  const Value g = gradient_factor() * operand(4) + a.weight_decay * w;
-  const Value m = a.beta1 * operand(5) + (1 - a.beta1) * g, v = a.beta2 * operand(6) + (1 - a.beta2) * (g * g);
+  const Value mean_correction = scalar(3), root_correction = scalar(4), w = operand(8);
+  const Value g = gradient_factor() * operand(5) + weight_decay() * w;
+  const Value m = a.beta1 * operand(6) + (1 - a.beta1) * g, v = a.beta2 * operand(7) + (1 - a.beta2) * (g * g);
   return formula({m, v, w - learning_rate() * mean_correction * (m / (root_correction * sqrt(v) + a.epsilon))});
 }
 
-const Compiled kCompiled(formulas_of({Adam{.weight_decay = 0.25}, Adam{}}));
+const Compiled kCompiled(formulas_of({Adam{}}));
 
 const OptimizerKind kKind("adam", keys(), adam_like<Adam>);
 
@@ -37,15 +37,12 @@ const OptimizerKind kKind("adam", keys(), adam_like<Adam>);
 Optimizer::Optimizer(const Adam& adam)
     : kind("adam"),
       learning_rate(adam.learning_rate),
+      weight_decay(adam.weight_decay),
+      decay(adam.decay),
       slots{"mean", "square"},
       scalars(scalars_of(adam.beta1, adam.beta2)),
-      update(update_of(adam)),
-      undecayed_update(update) {
+      update(update_of(adam)) {
   check_adam_values(kind, adam, keys());
-  if (adam.decay == Decay::all) return;
-  Adam plain = adam;
-  plain.weight_decay = 0;
-  undecayed_update = update_of(plain);
 }
 
 }  // namespace motley

@@ -23,11 +23,11 @@ void check_adam_values(const std::string& kind, const T& its, const std::vector<
   check_values(kind, its.learning_rate, keys, {its.beta1, its.beta2, its.epsilon, its.weight_decay});
 }
 
-// The part of an optimizer that the moments need, from valid values.
+// Adam with an optimizer's values, which are valid.
 template <class T>
 Adam moments_of(const std::string& kind, const T& its, const std::vector<OptimizerKey>& keys) {
   check_adam_values(kind, its, keys);
-  return {.learning_rate = its.learning_rate, .beta1 = its.beta1, .beta2 = its.beta2, .epsilon = its.epsilon};
+  return {its.learning_rate, its.beta1, its.beta2, its.epsilon, its.weight_decay, its.decay};
 }
 
 template <class T>

@@ -15,12 +15,12 @@ const std::vector<OptimizerKey>& keys() {
 }
 
 Formula update_of(const AdamW& a) {
-  const Optimizer adam(Adam{.beta1 = a.beta1, .beta2 = a.beta2, .epsilon = a.epsilon});
-  const Value w = operand(7), decayed = w - learning_rate() * (a.weight_decay * w);
-  return formula(apply(adam.update, [&](int k) { return k == 7 ? decayed : operand(k); }));
+  const Value g = gradient_factor() * operand(5), w = operand(8), decayed = w - learning_rate() * (weight_decay() * w);
+  const Value m = a.beta1 * operand(6) + (1 - a.beta1) * g, v = a.beta2 * operand(7) + (1 - a.beta2) * (g * g);
+  return formula({m, v, decayed - learning_rate() * scalar(3) * (m / (scalar(4) * sqrt(v) + a.epsilon))});
 }
 
-const Compiled kCompiled(formulas_of({AdamW{}, AdamW{.weight_decay = 0}}));
+const Compiled kCompiled(formulas_of({AdamW{}}));
 
 const OptimizerKind kKind("adamw", keys(), adam_like<AdamW>);
 
@@ -28,11 +28,7 @@ const OptimizerKind kKind("adamw", keys(), adam_like<AdamW>);
 
 Optimizer::Optimizer(const AdamW& a) : Optimizer(moments_of("adamw", a, keys())) {
   kind = "adamw";
-  update = undecayed_update = update_of(a);
-  if (a.decay == Decay::all) return;
-  AdamW plain = a;
-  plain.weight_decay = 0;
-  undecayed_update = update_of(plain);
+  update = update_of(a);
 }
 
 }  // namespace motley

@@ -20,15 +20,13 @@ const std::vector<OptimizerKey>& keys() {
   return list;
 }
 
-Formula update_of(double momentum, double weight_decay, bool nesterov = false) {
-  const Value g = operand(2), v = operand(3), w = operand(4);
-  const Value slope = gradient_factor() * g + weight_decay * w, velocity = momentum * v + slope;
+Formula update_of(double momentum, bool nesterov) {
+  const Value g = operand(3), v = operand(4), w = operand(5);
+  const Value slope = gradient_factor() * g + weight_decay() * w, velocity = momentum * v + slope;
   return formula({velocity, w - learning_rate() * (nesterov ? slope + momentum * velocity : velocity)});
 }
 
-const Compiled kCompiled(formulas_of({Sgd{.momentum = 0.5, .weight_decay = 0.25}, Sgd{.momentum = 0.5}, Sgd{.weight_decay = 0.25},
-                                      Sgd{}, Sgd{.momentum = 0.5, .weight_decay = 0.25, .nesterov = true},
-                                      Sgd{.momentum = 0.5, .nesterov = true}}));
+const Compiled kCompiled(formulas_of({Sgd{.momentum = 0.5}, Sgd{}, Sgd{.momentum = 0.5, .nesterov = true}}));
 
 const OptimizerKind kKind("sgd", keys(), [](double rate, const std::vector<double>& values, Decay decay) -> Optimizer {
   return Sgd{.learning_rate = rate, .momentum = values[0], .weight_decay = values[1], .nesterov = values[2] != 0, .decay = decay};
@@ -39,9 +37,10 @@ const OptimizerKind kKind("sgd", keys(), [](double rate, const std::vector<doubl
 Optimizer::Optimizer(const Sgd& sgd)
     : kind("sgd"),
       learning_rate(sgd.learning_rate),
+      weight_decay(sgd.weight_decay),
+      decay(sgd.decay),
       slots{"velocity"},
-      update(update_of(sgd.momentum, sgd.weight_decay, sgd.nesterov)),
-      undecayed_update(sgd.decay == Decay::all ? update : update_of(sgd.momentum, 0, sgd.nesterov)) {
+      update(update_of(sgd.momentum, sgd.nesterov)) {
   check_values(kind, learning_rate, keys(), {sgd.momentum, sgd.weight_decay, sgd.nesterov ? 1.0 : 0.0});
   if (sgd.nesterov && !(sgd.momentum > 0)) throw UserError("nesterov needs a momentum above 0");
 }
