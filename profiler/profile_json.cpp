@@ -121,6 +121,18 @@ const Table<DeviceLink>& device_link_fields() {
   return table;
 }
 
+const Table<Profile::Completed>& completed_fields() {
+  static const Table<Profile::Completed> table{
+      {"hash", "of step, mesh and rules", "text", true,
+       [](Reader& reader, const Json& json, Profile::Completed& out) { reader.text(json, out.hash); }},
+      {"kernels", "that the profile had then", "integer", true, [](Reader& reader, const Json& json, Profile::Completed& out) {
+         std::int64_t kernels = 0;
+         reader.integer(json, kernels, 0);
+         out.kernels = static_cast<std::size_t>(kernels);
+       }}};
+  return table;
+}
+
 const Table<Raw>& profile_fields() {
   static const Table<Raw> table{
       {"version", "1", "integer", true,
@@ -157,9 +169,11 @@ const Table<Raw>& profile_fields() {
            reader.object(one, device_link_fields(), out.profile.device_links.back());
          });
        }},
-      {"complete_for", "hashes of what was measured to the end: step, mesh and rules", "list", false,
+      {"complete_for", "what was measured to the end", "list", false,
        [](Reader& reader, const Json& json, Raw& out) {
-         reader.list(json, [&](const Json& one, std::size_t) { reader.text(one, out.profile.complete_for.emplace_back()); });
+         reader.list(json, [&](const Json& one, std::size_t) {
+           reader.object(one, completed_fields(), out.profile.complete_for.emplace_back());
+         });
        }},
       {"notes", "informative", "list", false, [](Reader& reader, const Json& json, Raw& out) {
          reader.list(json, [&](const Json& one, std::size_t) { reader.text(one, out.profile.notes.emplace_back()); });
@@ -275,7 +289,8 @@ std::string Profile::json() const {
     list.push_back(
         object({{"device", l.device}, {"to_device", segments_json(l.to_device)}, {"from_device", segments_json(l.from_device)}}));
   if (!list.empty()) out.set("device_links", std::exchange(list, {}));
-  for (const std::string& hash : complete_for) list.push_back(hash);
+  for (const Completed& one : complete_for)
+    list.push_back(object({{"hash", one.hash}, {"kernels", static_cast<std::int64_t>(one.kernels)}}));
   if (!list.empty()) out.set("complete_for", std::exchange(list, {}));
   for (const std::string& note : notes) list.push_back(note);
   if (!list.empty()) out.set("notes", std::move(list));

@@ -132,9 +132,13 @@ class Profile {
   std::vector<DeviceFacts> devices{};                                   ///< by rank
   std::vector<Link> links{};                                            ///< measured links
   std::vector<DeviceLink> device_links{};                               ///< of devices with separate memory
-  /// Hashes of what was measured to the end, or to the end of its budget: step, mesh and rules (measure.h). Such a profile is not
-  /// changed by planning for these again.
-  std::vector<std::string> complete_for{};
+  /// What was measured to the end, or to the end of its budget (measure.h): planning for it again does not change the profile,
+  /// unless kernels were taken out of it since.
+  struct Completed {
+    std::string hash;         ///< of step, mesh and rules
+    std::size_t kernels = 0;  ///< that the profile had then
+  };
+  std::vector<Completed> complete_for{};
   std::vector<std::string> notes{};  ///< "contended", "drifting", "batch scaled from 32": informative
 
  private:

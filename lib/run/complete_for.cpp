@@ -21,13 +21,16 @@ std::string hash_of(const Step& step, const Mesh& mesh, const LayoutRules& rules
 }  // namespace
 
 bool is_complete_for(const Profile& profile, const Step& step, const Mesh& mesh, const LayoutRules& rules) {
-  const auto& all = profile.complete_for;
-  return std::find(all.begin(), all.end(), hash_of(step, mesh, rules)) != all.end();
+  return std::any_of(profile.complete_for.begin(), profile.complete_for.end(),
+                     [&, hash = hash_of(step, mesh, rules)](const Profile::Completed& one) {
+                       return one.hash == hash && one.kernels <= profile.kernels().size();
+                     });
 }
 
 void add_complete_for(Profile& profile, const Step& step, const Mesh& mesh, const LayoutRules& rules) {
-  if (is_complete_for(profile, step, mesh, rules)) return;
-  profile.complete_for.push_back(hash_of(step, mesh, rules));
+  std::string hash = hash_of(step, mesh, rules);
+  std::erase_if(profile.complete_for, [&](const Profile::Completed& one) { return one.hash == hash; });
+  profile.complete_for.push_back({std::move(hash), profile.kernels().size()});
   if (profile.complete_for.size() > kMost) profile.complete_for.erase(profile.complete_for.begin());
 }
 

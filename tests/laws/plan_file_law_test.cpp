@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "balance/needed_kernels.h"
+#include "plan/plan_file.h"
 #include "plan/planner.h"
 #include "tests/support/config_files.h"
 #include "tests/support/random_network.h"
@@ -152,20 +153,23 @@ TEST_CASE("plan file law: what does not fit is refused", "[law]") {
   const std::string file = folder.write("plan.json", one->plan.json());
   CHECK_THAT(refusal(file, other->step, one->mesh), Catch::Contains("for another step"));
   CHECK_THAT(refusal(file, one->step, Mesh({{"a", 7}}, std::vector<Device>(7))), Catch::Contains("other axes"));
-  const std::string version = "\"version\": 5";
+  const auto version_text = [](int number) { return "\"version\": " + std::to_string(number); };
+  const std::string version = version_text(kPlanVersion);
   for (const auto& [other_version, made_by] :
-       {std::pair{"\"version\": 4", "an older motley"}, {"\"version\": 6", "a newer motley"}, {"", "an older motley"}}) {
+       {std::pair<std::string, const char*>{version_text(kPlanVersion - 1), "an older motley"},
+        {version_text(kPlanVersion + 1), "a newer motley"},
+        {"", "an older motley"}}) {
     std::string text = one->plan.json();
     const auto at = text.find(version);
     REQUIRE(at != std::string::npos);
-    text.replace(at, version.size() + (*other_version == '\0' ? 1 : 0), other_version);  // without the key: its comma goes too
+    text.replace(at, version.size() + (other_version.empty() ? 1 : 0), other_version);  // without the key: its comma goes too
     CHECK_THAT(refusal(folder.write("version.json", text), one->step, one->mesh),
                Catch::Contains(made_by) && Catch::Contains("motley plan"));
   }
   std::string worded = one->plan.json();
-  worded.replace(worded.find(version), version.size(), "\"version\": \"5\"");
+  worded.replace(worded.find(version), version.size(), "\"version\": \"" + std::to_string(kPlanVersion) + "\"");
   CHECK_THAT(refusal(folder.write("worded.json", worded), one->step, one->mesh),
-             Catch::Contains("\"version\" is a whole number, 5"));
+             Catch::Contains("\"version\" is a whole number, " + std::to_string(kPlanVersion)));
   std::string tree = one->plan.json();
   const auto list = tree.find('[', tree.find("\"hops\""));
   tree.replace(list, tree.find(']', list) - list + 1,
