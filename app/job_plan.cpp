@@ -343,7 +343,7 @@ Step evaluation_of(const Job& job) {
 }  // namespace
 
 std::optional<Step> evaluation_beside(const Job& job) {
-  return limits_memory(job.mesh) && has_test_part(job.data) ? std::optional(evaluation_of(job)) : std::nullopt;
+  return limits_memory(job.mesh) && is_evaluated(job.data) ? std::optional(evaluation_of(job)) : std::nullopt;
 }
 
 Plan plan_of(const Job& job, const Step& step, const Profile& profile) {
@@ -358,7 +358,7 @@ Plan plan_of(Runtime& rt, const Job& job, const Step& step, const Profile& profi
 }
 
 JobPlans plans_of(Runtime& rt, const Job& job, const Step& step, const Profile& profile) {
-  if (!has_test_part(job.data)) return {plan_of(rt, job, step, profile)};
+  if (!is_evaluated(job.data)) return {plan_of(rt, job, step, profile)};
   const Step evaluation = evaluation_of(job);
   std::optional<TrainPlans> both;  // rank 0's
   const Plan training = planned(rt.transport(), step, job.mesh, [&] {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/json.h"
-#include "config/data_options.h"
+#include "config/data_checks.h"
 #include "config/model.h"
 #include "config/train_options.h"
 
@@ -30,10 +30,12 @@ struct Job {
   ProfileOptions profile{};
   DataOptions data{};
   TrainOptions train{};
-  Json joined{};  // the whole tree: parts read in, --set applied, paths absolute; parse_job reads its text
+  Json joined{};        // the whole tree: parts read in, --set applied, paths absolute; parse_job reads its text
+  DataReport report{};  // on its data's files, if they were looked at
 };
 
-enum class Data : std::uint8_t { unread, needed };  // needed: its files must be there
+// needed: its files must be there, and their headers are read; decoded: so is everything in them.
+enum class Data : std::uint8_t { unread, needed, decoded };
 // sets: "train.batch=64", applied to the joined tree in turn. UserError with all complaints about the job, its parts and how they
 // fit together, each at its place in its file: 78; if the only fault is missing files: 66.
 Job load_job(const std::string& path, const std::vector<std::string>& sets = {}, Data data = Data::unread);

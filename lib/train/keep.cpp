@@ -148,7 +148,7 @@ void save_weights(Runtime& rt, const State& state, const fs::path& path) {
   on_rank_0(rt.transport(), [&] {
     if (path.extension() != ".safetensors" && path.extension() != ".npz")
       throw UserError(path.string() + ": expected a name that ends in .safetensors or .npz");
-    writer = path.extension() == ".npz" ? new_npz(path, tensors) : new_safetensors(path, tensors, {});
+    writer = path.extension() == ".npz" ? new_npz(path, tensors) : new_safetensors(path, tensors, metadata_of(state.classes()));
   });
   std::optional<UserError> failed;
   for (const StateEntry& e : state.entries()) {
@@ -203,6 +203,7 @@ void load_weights(Runtime& rt, State& state, const fs::path& path) {
     each(require_valid);  // damaged values are found before any are overwritten
   });
   agreed(rt.transport(), [&] {
+    if (std::vector<std::string> names = file->classes(); state.classes().empty()) state.set_classes(std::move(names));
     each([&](const StateEntry& e, const std::vector<BoxValues>& values) {
       state.set_shard(e.name, values);
       if (state.has(e.name, kAverage)) state.set_shard(e.name, values, kAverage);
@@ -274,6 +275,7 @@ Manifest load_checkpoint(Runtime& rt, State& state, const fs::path& directory, c
       require_variances(directory.string(), its.tensor.name, values_of({"", its.tensor.dtype, {volume(box.as.box)}}, bytes));
     });
   });
+  if (state.classes().empty()) state.set_classes(from->manifest().classes);
   agreed(rt.transport(), [&] {
     std::vector<std::byte> room;  // of the largest box
     each([&](const StoredBox& box, const StoredEntry& its) {

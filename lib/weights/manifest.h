@@ -38,7 +38,8 @@ struct StoredFile {
 struct Manifest {
   Index step = 0;  // steps done
   std::uint64_t seed = 0;
-  std::string optimizer{};  // its kind; empty: not known (weights alone, or written by an older motley)
+  std::string optimizer{};             // its kind; empty: not known (weights alone, or written by an older motley)
+  std::vector<std::string> classes{};  // names, by number; empty: not known
   StoredPosition data{};
   std::vector<StoredFile> files{};
   std::vector<StoredEntry> entries{};
