@@ -15,18 +15,19 @@
 namespace motley::app {
 
 int check(const Options& options) {
+  const Data data = options.decode ? Data::decoded : Data::with_weights;
   if (!options.sets.empty()) {  // --set changes jobs
     std::string report;
     for (const std::string& file : options.files) {
-      const Job job = load_job(file, options.sets, Data::with_weights);
+      const Job job = load_job(file, options.sets, data);
       report += file + ": job, with --set: nothing wrong\n";
       check_memory(job);
-      for (const std::string& note : job_notes(job)) report += "note: " + note + "\n";
+      for (const std::string& line : job_lines(job)) report += line + "\n";
     }
     print_result(report);
     return 0;
   }
-  const CheckResult result = check_files(options.files, check_memory);
+  const CheckResult result = check_files(options.files, check_memory, data);
   print_error(result.complaints);
   print_result(result.report);
   return static_cast<int>(result.code);

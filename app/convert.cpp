@@ -14,9 +14,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::unique_ptr<WeightsWriter> writer_for(const fs::path& out, const std::vector<StoredTensor>& tensors) {
+std::unique_ptr<WeightsWriter> writer_for(const fs::path& out, const std::vector<StoredTensor>& tensors,
+                                          const std::vector<std::string>& classes) {
   std::error_code ignored;
-  if (out.extension() == ".safetensors") return new_safetensors(out, tensors, {});
+  if (out.extension() == ".safetensors") return new_safetensors(out, tensors, metadata_of(classes));
   if (out.extension() == ".npz") return new_npz(out, tensors);
   if (out.has_extension())
     throw UserError(out.string() +
@@ -25,7 +26,7 @@ std::unique_ptr<WeightsWriter> writer_for(const fs::path& out, const std::vector
                     Exit::usage);
   if (fs::exists(out, ignored))
     throw UserError(out.string() + " exists already; a checkpoint is written to a new directory, give another name", Exit::usage);
-  return new_checkpoint(out, tensors);
+  return new_checkpoint(out, tensors, classes);
 }
 
 }  // namespace
@@ -58,7 +59,7 @@ int convert(const Options& options) {
     tensors.push_back(std::move(t));
     which.push_back(static_cast<int>(i));
   }
-  const auto writer = writer_for(out, tensors);
+  const auto writer = writer_for(out, tensors, in->classes());
   for (const int i : which) {
     const NpyData values = in->read(i);
     if (const std::string& name = at(in->tensors(), i).name; is_variance(name)) require_variances(in->name(), name, values);

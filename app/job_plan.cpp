@@ -344,7 +344,7 @@ Step evaluation_step_of(const Job& job) {
 }
 
 std::optional<Step> evaluation_beside(const Job& job) {
-  return limits_memory(job.mesh) && has_test_part(job.data) ? std::optional(evaluation_step_of(job)) : std::nullopt;
+  return limits_memory(job.mesh) && is_evaluated(job.data) ? std::optional(evaluation_step_of(job)) : std::nullopt;
 }
 
 Plan plan_of(const Job& job, const Step& step, const Profile& profile) {
@@ -355,7 +355,7 @@ Plan plan_of(const Job& job, const Step& step, const Profile& profile) {
 }
 
 JobPlans plans_of(const Job& job, const Step& step, const Profile& profile) {
-  if (!has_test_part(job.data)) return {plan_of(job, step, profile)};
+  if (!is_evaluated(job.data)) return {plan_of(job, step, profile)};
   TrainPlans both = balance_both(step, evaluation_step_of(job), job.mesh, job.rules, profile, {.dtype = job.train.dtype()});
   return {std::move(both.training), std::move(both.evaluation)};
 }
@@ -415,7 +415,7 @@ Plan evaluation_from(const GivenPlan& given, const Job& job, const Step& step,
 
 JobPlans plans_from(const GivenPlan& given, const Job& job, const Step& step, const std::function<void(const std::string&)>& said) {
   JobPlans out{plan_of_text(given.name, given.text, step, job.mesh)};
-  if (has_test_part(job.data)) out.evaluation = evaluation_from(given, job, step, said);
+  if (is_evaluated(job.data)) out.evaluation = evaluation_from(given, job, step, said);
   return out;
 }
 
@@ -454,7 +454,7 @@ JobPlans same_plans(Runtime& rt, const Job& job, const Step& step, const std::fu
   std::optional<JobPlans> made;  // rank 0's
   const auto training = [&] { return (made = make())->training; };
   Plan of_training = planned(rt.transport(), step, job.mesh, training);
-  if (!has_test_part(job.data)) return {std::move(of_training)};
+  if (!is_evaluated(job.data)) return {std::move(of_training)};
   return {std::move(of_training), planned(rt.transport(), evaluation_step_of(job), job.mesh, [&] { return *made->evaluation; })};
 }
 

@@ -126,6 +126,7 @@ void add_verbs(CLI::App& app, Options& o, Words& w) {
 
   CLI::App* check = add_verb(app, "check", "validate jobs, meshes, models, layouts, profiles, plans and runs: all errors at once");
   check->add_option("FILE", o.files, "the files to validate")->required()->type_name("");
+  check->add_flag("--decode", o.decode, "read the data of jobs completely: every picture, every value");
 
   CLI::App* profile = add_verb(app, "profile", "measure devices and links, for a job's kernels or for a grid of convolutions");
   add_job(profile, w, "the job whose kernels are measured; without it a grid of convolution shapes");
@@ -189,20 +190,27 @@ void add_verbs(CLI::App& app, Options& o, Words& w) {
   add_job(eval, w, "the job file")->required();
   eval->add_option("--weights", o.weights, weights_text)->required()->type_name("PATH");
   add_plan(eval, o);
+  eval->add_flag("--per-class", o.per_class, "accuracy of each class, top-5, confusion; of masks intersection over union");
   add_form(eval, w);
 
-  CLI::App* predict = add_verb(app, "predict", "the network's outputs (logits) for samples in a .npy file");
+  CLI::App* predict = add_verb(app, "predict", "the network's outputs (logits, classes) for pictures, arrays or tokens");
   add_job(predict, w, "the job file")->required();
   predict->add_option("--weights", o.weights, weights_text)->required()->type_name("PATH");
   add_plan(predict, o);
   predict
-      ->add_option("--input", o.inputs,
-                   "the samples: an array [samples, a sample's dims...]; with several inputs once per input, as NAME=X.npy")
+      ->add_option(
+          "--input", o.inputs,
+          "a picture, a folder of pictures, an array .npy [samples, a sample's dims...] or, for a job on tokens, a file of "
+          "tokens; with several inputs once per input, as NAME=FILE")
       ->required()
       ->expected(1)
       ->take_all()
-      ->type_name("X.npy");
-  predict->add_option("-o,--output", o.output, "write the outputs there, one per sample")->required()->type_name("Y.npy");
+      ->type_name("PATH");
+  predict
+      ->add_option("-o,--output", o.output, "write the outputs there: .npy (all), .csv or .json (the --top classes of each sample)")
+      ->type_name("FILE");
+  within(predict->add_option("--top", o.top, "print the N most probable classes of each sample, with their names"), "N", 1,
+         1000000);
 
   CLI::App* convert = add_verb(app, "convert", "convert weights between .safetensors, .npz and checkpoints");
   convert->add_option("IN", w.in, weights_text)->required()->type_name("");

@@ -37,19 +37,21 @@ struct Options {
   LogLevel log_level = LogLevel::info;
   Form form = Form::text;
   std::filesystem::path output{}, mesh{}, run_directory{}, dump{}, svg{}, trace{};  // empty: not given; trace: of train
-  std::filesystem::path weights{};                                                  // for eval, predict and train
-  std::filesystem::path plan{};          // of train, eval, predict, verify, explain: what `plan -o` has saved; empty: chosen now
-  std::vector<std::string> inputs{};     // for predict: FILE or NAME=FILE
-  std::string resume{};                  // train: a run directory, a checkpoint or "auto"; empty: a new run
-  std::filesystem::path from{};          // train, for its ranks: the checkpoint that was chosen
-  std::string kind{};                    // schema: kind of file; model: name of the network
-  std::string tensor{};                  // explain: a tensor; empty: the whole plan
-  bool overwrite = false, full = false;  // full: for plan
-  bool inference = false;                // verify: use the passes of evaluation and prediction
-  int restarts = 0;                      // train: at most so many, after a rank died or hung
-  int steps = 3;                         // for verify
-  std::optional<int> batch{};            // likewise; none: 4, or what the data has
-  double budget_seconds = 60;            // for measuring
+  std::filesystem::path weights{};         // for eval, predict and train
+  std::filesystem::path plan{};            // of train, eval, predict, verify, explain: what `plan -o` has saved; empty: chosen now
+  std::vector<std::string> inputs{};       // for predict: FILE or NAME=FILE
+  std::string resume{};                    // train: a run directory, a checkpoint or "auto"; empty: a new run
+  std::filesystem::path from{};            // train, for its ranks: the checkpoint that was chosen
+  std::string kind{};                      // schema: kind of file; model: name of the network
+  std::string tensor{};                    // explain: a tensor; empty: the whole plan
+  bool overwrite = false, full = false;    // full: for plan
+  bool decode = false, per_class = false;  // for check; for eval
+  int top = 0;                             // for predict: so many classes are printed; 0: none
+  bool inference = false;                  // verify: use the passes of evaluation and prediction
+  int restarts = 0;                        // train: at most so many, after a rank died or hung
+  int steps = 3;                           // for verify
+  std::optional<int> batch{};              // likewise; none: 4, or what the data has
+  double budget_seconds = 60;              // for measuring
 };
 
 // Options, or the text to print instead of running (help, version: code 0; a usage error 64; what is not built yet 78).

@@ -10,11 +10,13 @@
 #include <cmath>
 #include <filesystem>
 
+#include "app/answers.h"
+#include "app/job_data.h"
 #include "app/job_plan.h"
+#include "app/predict_input.h"
 #include "app/run_directory.h"
 #include "app/run_end.h"
 #include "base/clock.h"
-#include "base/json.h"
 #include "base/units.h"
 #include "explain/explain.h"
 #include "run/agreed.h"
@@ -22,7 +24,6 @@
 #include "train/course.h"
 #include "train/evaluation_line.h"
 #include "train/keep.h"
-#include "train/npy_data.h"
 #include "train/predict.h"
 #include "train/train_job.h"
 #include "train/verify.h"
@@ -105,22 +106,6 @@ std::string summary_of(const Profile& profile, const std::filesystem::path& file
   text += fmt::format("links       {}\n", profile.links.size());
   for (const std::string& note : profile.notes) text += "note        " + note + "\n";
   return text;
-}
-
-// The data as the files have it.
-Datasets raw_data_of(const Job& job, const Model& model) {
-  return load_data(job.data, samples_of(job.model, model), 8 * job.train.batch, job.train.seed);
-}
-
-// The data as the network reads it, except for the random changes in training.
-Datasets prepared(Datasets raw, const Job& job) {
-  raw.train = normalized(raw.train, job.data.normalize);
-  if (raw.test) raw.test = normalized(raw.test, job.data.normalize);
-  return raw;
-}
-
-Datasets data_of(const Job& job, const Model& model) {
-  return prepared(raw_data_of(job, model), job);
 }
 
 FeedNames names_of(const Model& model) {
@@ -252,7 +237,9 @@ void train_ranks(Runtime& rt, const Task& task) {
   const Job& job = task.job;
   const Model model = build_model(job.model, job.train.batch);
   rt.phase("data");
-  const Datasets raw = raw_data_of(job, model), data = prepared(raw, job);
+  const Datasets raw = raw_data_of(rt, task, model);
+  Datasets data = prepared(raw, job);
+  if (data.validation) data.test = data.validation;  // the test part is for `eval`
   TrainingOptions options = training_options(job.train, data.train->samples());
   Index done = 0;
   if (const std::filesystem::path& from = task.options.from; !from.empty()) {  // the last step, where the batch size has changed
@@ -281,12 +268,7 @@ void train_ranks(Runtime& rt, const Task& task) {
                      .plan_file = plan_file_of(job, plans, PlanDetail::summary),
                      .profile = &profile,
                      .data = data,
-                     .in_epoch =
-                         [&](Index epoch) {
-                           Augment augment = job.data.augment;
-                           augment.ignored = job.model.loss.ignore_index;
-                           return normalized(augmented(raw.train, augment, job.train.seed, epoch), job.data.normalize);
-                         },
+                     .in_epoch = [&](Index epoch) { return in_epoch(raw, job, epoch); },
                      .names = names_of(model),
                      .epochs = job.train.epochs.value_or(0),
                      .max_steps = job.train.max_steps.value_or(0),
@@ -344,73 +326,32 @@ Loaded loaded(Runtime& rt, const Task& task) {
 void eval_ranks(Runtime& rt, const Task& task) {
   const Model model = build_model(task.job.model, task.job.train.batch);
   rt.phase("data");
-  const Datasets data = data_of(task.job, model);
+  Datasets data = prepared(raw_data_of(rt, task, model), task.job);
+  if (!data.test) data.test = data.validation;
   const Loaded net = loaded(rt, task);
   EvaluateOptions options = evaluation_of(task.job.model, model);
+  options.per_class = task.options.per_class;
   if (const Index samples = data.test ? data.test->samples() : 0; samples > 0)
     options.progress = evaluation_line(samples, predicted_seconds(net.plan, options.image, samples),
                                        [&](const std::string& line) { task.console.progress(line, Console::Of::evaluation); });
   const Evaluation test = evaluate(rt, *net.predictor, data.test, options);
   task.console.progress_done();
-  Json out;
-  out.set("loss", test.mean_loss)
-      .set("accuracy", test.accuracy ? Json(*test.accuracy) : Json(nullptr))
-      .set("samples", test.samples);
-  const std::string accuracy = test.accuracy ? fmt::format("accuracy  {:.2f} %\n", 100 * *test.accuracy) : "";
-  rt.print(task.options.form == Form::json
-               ? to_text(out)
-               : fmt::format("loss      {:.6g}\n{}samples   {}", test.mean_loss, accuracy, test.samples));
+  const std::vector<std::string> of_data = data.test->class_names(), &of_weights = net.state->classes();
+  if (const std::string note = renamed_classes(of_weights, of_data); rt.rank() == 0 && !note.empty())
+    task.console.say(LogLevel::warning, "note: " + note);
+  rt.print(evaluation_text(test, task.options, of_data.empty() ? of_weights : of_data, data.test->label_extents().size() >= 2));
   if (!std::isfinite(test.mean_loss)) throw Error(Exit::internal, "the loss is not finite: weights or samples are too large");
-}
-
-std::map<std::string, std::filesystem::path> input_files(const Options& options, const ModelSpec& model) {
-  std::vector<std::string> names;
-  for (const InputSpec& input : model.inputs)
-    if (input.name != model.loss.labels) names.push_back(input.name);
-  std::map<std::string, std::filesystem::path> out;
-  for (const std::string& word : options.inputs) {
-    const std::size_t end = word.find('=');
-    const bool named = end != std::string::npos && std::find(names.begin(), names.end(), word.substr(0, end)) != names.end();
-    if (end != std::string::npos && !named && !std::filesystem::exists(word))
-      throw UserError(
-          "--input " + word + ": the model has no input \"" + word.substr(0, end) + "\"" + did_you_mean(word.substr(0, end), names),
-          Exit::usage);
-    const std::string name = named ? word.substr(0, end) : model.first_input().name;
-    if (!out.emplace(name, named ? word.substr(end + 1) : word).second)
-      throw UserError("--input gives \"" + name + "\" twice; with several inputs give each once, as --input NAME=FILE",
-                      Exit::usage);
-  }
-  for (const std::string& name : names)
-    if (!out.contains(name))
-      throw UserError("the model reads \"" + name + "\", which is not given; add --input " + name + "=FILE", Exit::usage);
-  return out;
 }
 
 void predict_ranks(Runtime& rt, const Task& task) {
   const Model model = build_model(task.job.model, task.job.train.batch);
-  const Options& options = task.options;
   rt.phase("data");
-  std::shared_ptr<const Dataset> data;
-  agreed(rt.transport(), [&] {
-    const auto files = input_files(options, task.job.model);
-    std::map<std::string, std::shared_ptr<const Dataset>> samples;
-    for (const Tensor& input : model.inputs) {
-      std::vector<Index> sample;
-      for (std::size_t d = 1; d < input.shape().rank(); d++) sample.push_back(input.shape()[d].size);
-      samples[input.name()] = npy_samples(files.at(input.name()), sample, input.dtype());
-    }
-    data = samples.extract(model.inputs.front().name()).mapped();
-    data = normalized(with_inputs(data, std::move(samples)), task.job.data.normalize);
-  });
+  const PredictInput input = predict_input(rt, task, model);
   const Loaded net = loaded(rt, task);
-  const Predictions out = predict(rt, *net.predictor, data, names_of(model).image);
-  on_rank_0(rt.transport(), [&] {
-    if (task.job.train.dtype() == DType::f64)
-      write_npy(options.output, out.extents, out.values);
-    else
-      write_npy(options.output, out.extents, std::vector<float>(out.values.begin(), out.values.end()));
-  });
-  rt.print(fmt::format("{}: [{}]", options.output.string(), fmt::join(out.extents, ", ")));
+  const Predictions out = predict(rt, *net.predictor, input.samples, names_of(model).image);
+  std::string text;
+  on_rank_0(rt.transport(), [&] { text = give_predictions(out, task, input.names, net.state->classes()); });
+  rt.print(text);
   on_rank_0(rt.transport(), [&] {
     const auto bad = std::count_if(out.values.begin(), out.values.end(), [](double v) { return !std::isfinite(v); });
     if (bad > 0)
@@ -430,7 +371,7 @@ void verify_ranks(Runtime& rt, const Task& task) {
   if (batch != wanted) note("rounded up to");
   Model model = build_model(job.model, batch);
   rt.phase("data");
-  const Datasets data = data_of(job, model);
+  const Datasets data = prepared(raw_data_of(rt, task, model), job);
   if (const Index most = data.train->samples() / n * n; !task.options.batch && most > 0 && most < batch) {
     batch = most;
     model = build_model(job.model, batch);

@@ -5,7 +5,6 @@
 #include <motley/runtime.h>
 
 #include <filesystem>
-#include <map>
 #include <string>
 
 #include "app/console.h"
@@ -29,9 +28,6 @@ void verify_ranks(Runtime& rt, const Task& task);
 // With the weights from a file.
 void eval_ranks(Runtime& rt, const Task& task);
 void predict_ranks(Runtime& rt, const Task& task);
-
-// predict's --input, by the model's inputs: FILE is for the first one. UserError (64): an input that is not given, or given twice.
-std::map<std::string, std::filesystem::path> input_files(const Options& options, const ModelSpec& model);
 
 // Without a job: a grid of convolution shapes on a mesh.
 void profile_grid(Runtime& rt, const Mesh& mesh, const Options& options, Console& console);

@@ -20,6 +20,7 @@
 #include "app/stop_signals.h"
 #include "base/files.h"
 #include "run/trace_summary.h"
+#include "train/skip_damaged.h"
 #include "weights/checkpoint.h"
 
 namespace motley {
@@ -31,8 +32,8 @@ namespace fs = std::filesystem;
 constexpr const char* kLock = ".lock";
 constexpr const char* kDropped = ".dropped";  // what was put aside, while it is removed
 constexpr const char* kPart = ".part";        // a copy that is not complete
-constexpr std::array kFilesOfARun{kResolvedJob, kCommand,     kJobFile,   kRunFile,    kMetrics,
-                                  kPlanFile,    kProfileFile, kTraceFile, kWeightsFile};
+constexpr std::array kFilesOfARun{kResolvedJob, kCommand,     kJobFile,   kRunFile,     kMetrics,
+                                  kPlanFile,    kProfileFile, kTraceFile, kWeightsFile, kDamagedFile};
 constexpr std::array kEndOfARun{kRunFile, kTraceFile, kWeightsFile};
 
 sigset_t stop_signals() {

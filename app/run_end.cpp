@@ -38,7 +38,7 @@ std::optional<Index> keep_weights(const fs::path& directory) {
   const auto checkpoint = last_good(directory, damaged);
   if (!checkpoint) return std::nullopt;
   const auto from = open_checkpoint(*checkpoint);
-  const auto to = new_safetensors(directory / kWeightsFile, from->tensors(), {});
+  const auto to = new_safetensors(directory / kWeightsFile, from->tensors(), metadata_of(from->classes()));
   for (std::size_t i = 0; i < from->tensors().size(); i++) to->add(from->read(static_cast<int>(i)));
   to->finish();
   return step_of(*checkpoint);

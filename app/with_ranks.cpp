@@ -11,10 +11,12 @@
 #include <functional>
 #include <optional>
 
+#include "app/answers.h"
 #include "app/job_plan.h"
 #include "app/last_word.h"
 #include "app/launch.h"
 #include "app/launcher.h"
+#include "app/predict_input.h"
 #include "app/rank_verbs.h"
 #include "app/restart.h"
 #include "app/resume.h"
@@ -34,6 +36,7 @@
 #include "run/start.h"
 #include "run/trace_summary.h"
 #include "train/same_network.h"
+#include "train/skip_damaged.h"
 #include "weights/checkpoint.h"
 #include "weights/weights_file.h"
 
@@ -99,7 +102,7 @@ bool is_chrome_trace(const fs::path& file) {
 // Checked before anything is trained.
 void check_trace_file(const fs::path& file, const fs::path& run_directory) {
   if (file.empty()) return;
-  for (const char* of_run : {kResolvedJob, kCommand, kRunFile, kMetrics, kPlanFile, kTraceFile, kWeightsFile})
+  for (const char* of_run : {kResolvedJob, kCommand, kRunFile, kMetrics, kPlanFile, kTraceFile, kWeightsFile, kDamagedFile})
     if (!run_directory.empty() && plain_path(file) == plain_path(run_directory / of_run))
       throw UserError("--trace " + file.string() + " is a file of the run itself; give another name", Exit::usage);
   if (fs::is_regular_file(file) && !is_chrome_trace(file))
@@ -155,16 +158,17 @@ RunDirectory directory_for(const Options& options, const Subject& subject) {
   const auto weights = options.weights.empty() ? nullptr : open_weights(options.weights);
   if (options.verb == Verb::predict) {
     const auto keep = [&](const fs::path& file, const char* as) {
-      if (std::error_code ignored; fs::equivalent(file, options.output, ignored))
+      if (std::error_code ignored; !options.output.empty() && fs::equivalent(file, options.output, ignored))
         throw UserError("-o " + options.output.string() + " is the " + as + " too and would be overwritten; give another name",
                         Exit::usage);
     };
     keep(weights->name(), "file of weights");
     keep(fs::path(weights->name()) / options.output.filename(), "file of a checkpoint");
     for (const auto& [input, file] : input_files(options, subject.job->model)) {
-      static_cast<void>(InputFile(file));
+      check_input(file, *subject.job);
       keep(file, "input");
     }
+    check_answer_options(options);
   }
   return RunDirectory::temporary(on_one_host(subject.mesh().devices()) ? "" : "runs");  // other hosts must see its contents
 }
@@ -384,6 +388,8 @@ int launch_them(const Options& options, const CommandLine& line, Subject subject
       if (const std::string kernels = kernels_line(subject.mesh(), subject.job->train.dtype()); !kernels.empty())
         console.say(LogLevel::info, kernels);
     }
+    if (options.verb == Verb::train || options.verb == Verb::eval)
+      for (const std::string& text : subject.job->report.lines) console.say(LogLevel::info, text);
     if (options.verb != Verb::profile)
       for (const std::string& note : subject.notes()) console.say(LogLevel::warning, "note: " + note);
     if (options.verb != Verb::profile && options.verb != Verb::verify)  // here, since a rank sees only its own cores

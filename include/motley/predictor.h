@@ -62,6 +62,8 @@ struct EvaluateOptions {
   std::optional<Index> ignored{};                   ///< rows with this label count for nothing
   double label_smoothing = 0;                       ///< as CrossEntropyOptions
   LossKind loss = LossKind::softmax_cross_entropy;  ///< the other two have neither classes nor an accuracy
+  bool per_class = false;                           ///< counts Evaluation::confusion and in_top5: of at most kMostPerClass classes
+  static constexpr Index kMostPerClass = 4096;      ///< number of classes
   std::function<void(Index samples)> progress{};    ///< called on rank 0 before each batch and at the end: how many are evaluated
 };
 
@@ -70,6 +72,9 @@ struct Evaluation {
   Index samples = 0;                          ///< that were seen
   std::optional<double> accuracy{};           ///< of classes: right / rows; of equal logits the first counts
   double mean_loss = 0;                       ///< over all rows, or all elements
+  Index rows = 0;                             ///< that count: one per sample, or one per element of its labels
+  std::vector<Index> confusion{};             ///< EvaluateOptions::per_class: rows by [label, answer], row-major
+  Index in_top5 = 0;                          ///< likewise: rows whose label is among the five greatest logits
   double batch_seconds = 0;                   ///< median over batches, of the slowest rank, without reading the samples
   std::optional<double> predicted_seconds{};  ///< of a batch, by the plan; nothing without a profile
 };

@@ -64,11 +64,12 @@ struct Complaints {
     Exit code = Exit::config;
   };
   std::vector<One> list{};
+  std::size_t most_printed = 10;
   bool empty() const { return list.empty(); }
   void add(Where where, std::string path, std::string text, Exit code = Exit::config) {
     list.push_back({std::move(where), std::move(path), std::move(text), code});
   }
-  // FILE:LINE:COL: error: /path: text, then the line and a caret; in file order; at most 10, then "and N more".
+  // FILE:LINE:COL: error: /path: text, then the line and a caret; in file order; at most `most_printed`, then "and N more".
   std::string print() const;
   // Throws UserError with print(), if there are any. Its code: `as`, else the largest (a wrong file counts more than a missing
   // one).

@@ -14,7 +14,7 @@ namespace motley {
 namespace {
 
 constexpr double kExact = 9007199254740992.0;  // 2^53: the integers that a double represents exactly
-constexpr std::size_t kMostPrinted = 10, kWindow = 100, kLongest = 200;
+constexpr std::size_t kWindow = 100, kLongest = 200;
 
 struct Position {
   std::size_t line = 1, column = 1;
@@ -74,8 +74,8 @@ std::string Complaints::print() const {
   std::stable_sort(sorted.begin(), sorted.end(), [&](const One* a, const One* b) { return rank(*a) < rank(*b); });
   std::string out;
   for (std::size_t i = 0; i < sorted.size(); i++) {
-    if (i == kMostPrinted) {
-      out += "and " + std::to_string(sorted.size() - kMostPrinted) + " more\n";
+    if (i == most_printed) {
+      out += "and " + std::to_string(sorted.size() - most_printed) + " more\n";
       break;
     }
     const One& one = *sorted[i];
@@ -87,7 +87,8 @@ std::string Complaints::print() const {
     const Position p = position_of(one.where.source->text, one.where.byte);
     out += printable(one.where.source->name) + ":" + std::to_string(p.line) + ":" + std::to_string(p.column) + ": error: " + said +
            "\n";
-    out += excerpt(one.where.source->text, p);
+    const bool shown = i > 0 && sorted[i - 1]->where.source == one.where.source && sorted[i - 1]->where.byte == one.where.byte;
+    if (!shown) out += excerpt(one.where.source->text, p);
   }
   return out;
 }

@@ -11,6 +11,7 @@
 
 #include "base/files.h"
 #include "base/half.h"
+#include "base/likely_kind.h"
 
 namespace motley {
 namespace {
@@ -113,6 +114,7 @@ class Header {
       for (; at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9'; at_++)
         fits = fits && !__builtin_mul_overflow(n, 10, &n) && !__builtin_add_overflow(n, text_[at_] - '0', &n);
       if (at_ == begin) damaged("expected an extent");
+      if (at_ < text_.size() && text_[at_] == 'L') at_++;  // as Python 2 writes long integers
       if (!fits || __builtin_mul_overflow(elements, n, &elements)) damaged("more elements than a file can hold");
       extents.push_back(n);
       if (!is(')')) expect(',');
@@ -173,7 +175,9 @@ std::string npy_start(std::string_view descr, const std::vector<Index>& extents)
 NpyHeader parse_npy_header(const std::string& name, std::string_view bytes, std::span<const std::string_view> types) {
   const auto byte = [&](std::size_t i) { return static_cast<std::size_t>(static_cast<unsigned char>(bytes[i])); };
   if (bytes.size() < 10 || bytes.substr(0, kMagic.size()) != kMagic || byte(6) < 1 || byte(6) > 3 || byte(7) != 0)
-    throw UserError(name + ": byte 0: not a .npy file of version 1.0 to 3.0", Exit::data);
+    throw UserError(name + ": byte 0: not a .npy file of version 1.0 to 3.0" +
+                        (bytes.starts_with(kMagic) ? "" : likely_kind(bytes.substr(0, kKindBytes))),
+                    Exit::data);
   const bool wide = byte(6) > 1;  // the length of the header: 4 bytes, not 2
   const std::size_t before = wide ? 12 : 10;
   if (bytes.size() < before) throw UserError(name + ": byte 8: the file ends in its header", Exit::data);

@@ -18,43 +18,49 @@ namespace {
 
 struct FileKind {
   std::string name;
-  std::vector<std::string> keys;                                                         // that distinguish it from the other kinds
-  std::vector<std::string> (*load)(const std::string& path, const JobCheck& check_job);  // notes on a valid file
+  std::vector<std::string> keys;  // that distinguish it from the other kinds
+  // Of a valid file: further lines of the report.
+  std::vector<std::string> (*load)(const std::string& path, const JobCheck& check_job, Data data);
 };
 
+std::vector<std::string> notes(std::vector<std::string> texts) {
+  for (std::string& text : texts) text.insert(0, "note: ");
+  return texts;
+}
+
 const std::vector<FileKind>& file_kinds() {
-  static const std::vector<std::string> no_notes;
+  static const std::vector<std::string> no_lines;
   static const std::vector<FileKind> kinds{
-      {"mesh", {"axes", "devices"}, [](const std::string& p, const JobCheck&) { return mesh_notes(Mesh::load(p)); }},
+      {"mesh", {"axes", "devices"}, [](const std::string& p, const JobCheck&, Data) { return notes(mesh_notes(Mesh::load(p))); }},
       {"model",
        {"inputs", "layers", "loss", "zoo"},
-       [](const std::string& p, const JobCheck&) { return model_notes(ModelSpec::load(p)); }},
+       [](const std::string& p, const JobCheck&, Data) { return notes(model_notes(ModelSpec::load(p))); }},
       {"layout",
        {"split", "tensors", "place"},
-       [](const std::string& p, const JobCheck&) { return LayoutRules::load(p), no_notes; }},
+       [](const std::string& p, const JobCheck&, Data) { return LayoutRules::load(p), no_lines; }},
       {"job",
        {"mesh", "model", "layout", "profile", "data", "train"},
-       [](const std::string& p, const JobCheck& check_job) {
-         const Job job = load_job(p, {}, Data::with_weights);
+       [](const std::string& p, const JobCheck& check_job, Data data) {
+         const Job job = load_job(p, {}, data);
          if (check_job) try {
              check_job(job);
            } catch (const UserError& e) {
              throw UserError(p + ": " + e.what(), e.code());
            }
-         return job_notes(job);
+         return job_lines(job);
        }},
       {"profile",
        {"devices", "kernels", "links"},
-       [](const std::string& p, const JobCheck&) { return Profile::load(p), no_notes; }},
+       [](const std::string& p, const JobCheck&, Data) { return Profile::load(p), no_lines; }},
       {"plan",
        {"decisions", "predicted", "cuts", "baselines"},
-       [](const std::string& p, const JobCheck&) { return check_plan_file(p), no_notes; }},
+       [](const std::string& p, const JobCheck&, Data) { return check_plan_file(p), no_lines; }},
       {"run",
        {"status", "steps", "train_loss", "measured_step_seconds"},
-       [](const std::string& p, const JobCheck&) { return load_run_json(p), no_notes; }},
+       [](const std::string& p, const JobCheck&, Data) { return load_run_json(p), no_lines; }},
       {"trace",
        {"first_step", "last_step", "difference_seconds", "measured_step_seconds"},
-       [](const std::string& p, const JobCheck&) { return load_trace_summary(p), no_notes; }}};
+       [](const std::string& p, const JobCheck&, Data) { return load_trace_summary(p), no_lines; }}};
   return kinds;
 }
 
@@ -77,7 +83,7 @@ const FileKind* kind_of(const Json& json) {
 }
 
 // The file's lines in the report.
-std::string check_file(const std::string& path, const JobCheck& check_job) {
+std::string check_file(const std::string& path, const JobCheck& check_job, Data data) {
   Complaints complaints;
   const auto json = read_json(path, read_file(path), complaints);
   if (!json) complaints.raise();
@@ -92,10 +98,9 @@ std::string check_file(const std::string& path, const JobCheck& check_job) {
     complaints.add(json->where, "", "the kind of this file is not known; expected " + known);
     complaints.raise();
   }
-  const std::vector<std::string> notes = kind->load(path, check_job);
-  std::string lines = path + ": " + kind->name + ", nothing wrong\n";
-  for (const std::string& note : notes) lines += "note: " + note + "\n";
-  return lines;
+  std::string report = path + ": " + kind->name + ", nothing wrong\n";
+  for (const std::string& line : kind->load(path, check_job, data)) report += line + "\n";
+  return report;
 }
 
 }  // namespace
@@ -110,19 +115,22 @@ void require_job(const Json& json, Complaints& complaints) {
   complaints.raise();
 }
 
-std::vector<std::string> job_notes(const Job& job) {
-  std::vector<std::string> notes = model_notes(job.model);
-  for (std::string& note : mesh_notes(job.mesh)) notes.push_back(std::move(note));
-  if (job.train.evaluate_every_epochs > 0 && !has_test_part(job.data))
-    notes.push_back("the data has no test samples: nothing is evaluated (train.evaluate_every_epochs)");
-  return notes;
+std::vector<std::string> job_lines(const Job& job) {
+  std::vector<std::string> found = model_notes(job.model);
+  for (std::string& note : mesh_notes(job.mesh)) found.push_back(std::move(note));
+  if (job.train.evaluate_every_epochs > 0 && !is_evaluated(job.data))
+    found.push_back("the data has no test samples: nothing is evaluated (train.evaluate_every_epochs)");
+  std::vector<std::string> lines = job.report.lines;
+  lines.insert(lines.end(), job.report.classes.begin(), job.report.classes.end());
+  for (std::string& note : notes(std::move(found))) lines.push_back(std::move(note));
+  return lines;
 }
 
-CheckResult check_files(const std::vector<std::string>& files, const JobCheck& check_job) {
+CheckResult check_files(const std::vector<std::string>& files, const JobCheck& check_job, Data data) {
   CheckResult result;
   for (const std::string& path : files) {
     try {
-      result.report += check_file(path, check_job);
+      result.report += check_file(path, check_job, data);
     } catch (const UserError& e) {
       result.complaints += std::string(e.what()) + "\n";
       result.code = std::max(result.code, e.code());

@@ -2,12 +2,10 @@
 #include "config/data_options.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <functional>
 #include <map>
+#include <utility>
 
-#include "train/data_files.h"
-#include "train/npy_data.h"
+#include "train/folder_listing.h"
 
 namespace motley {
 
@@ -15,6 +13,7 @@ namespace {
 
 const std::vector<std::string> kDataKinds{"fashion_mnist", "mnist", "cifar10", "synthetic", "npy", "folder", "tokens"};
 const std::vector<std::string> kTokenTypes{"u16", "u32"};
+const std::vector<std::string> kDamaged{"error", "skip"};
 
 // Keys that not all kinds have.
 const std::map<std::string, std::vector<DataKind>>& kinds_of_keys() {
@@ -30,6 +29,8 @@ const std::map<std::string, std::vector<DataKind>>& kinds_of_keys() {
       {"test_inputs", {npy}},
       {"type", {tokens}},
       {"test_path", {tokens}},
+      {"resize", {folder}},
+      {"damaged", {folder}},
       {"normalize", {fashion_mnist, mnist, cifar10, synthetic, npy, folder}},
       {"augment", {fashion_mnist, mnist, cifar10, synthetic, npy, folder}}};
   return table;
@@ -51,6 +52,88 @@ const Table<Normalize>& normalize_table() {
   return table;
 }
 
+// Two numbers, the smaller one first.
+Field<RandomCrop> bounds_field(const char* name, const char* doc, std::pair<double RandomCrop::*, double RandomCrop::*> ends,
+                               const Interval<double>& each) {
+  return {name,
+          doc,
+          "list",
+          false,
+          [ends, each](Reader& r, const Json& j, RandomCrop& crop) {
+            std::vector<double> found;
+            const std::size_t before = r.complaints.list.size();
+            if (!r.list(j, [&](const Json& one, std::size_t) { r.number(one, found.emplace_back(), each); })) return;
+            if (r.complaints.list.size() != before) return;
+            if (found.size() != 2 || found[0] > found[1]) return r.complain(j, "expected two numbers, the smaller one first");
+            crop.*ends.first = found[0];
+            crop.*ends.second = found[1];
+          },
+          schema_of_list(schema_of_type("number")),
+          Json(Json::Array{RandomCrop{}.*ends.first, RandomCrop{}.*ends.second})};
+}
+
+const Table<RandomCrop>& random_crop_table() {
+  static const Table<RandomCrop> table{
+      bounds_field("scale", "least and largest share of the picture's area", {&RandomCrop::least_area, &RandomCrop::most_area},
+                   {.most = 1, .above = true}),
+      bounds_field("ratio", "least and largest ratio of columns to rows", {&RandomCrop::least_ratio, &RandomCrop::most_ratio},
+                   {.most = 1e6, .above = true})};
+  return table;
+}
+
+constexpr Index kMostEdge = Index{1} << 16;
+
+// One number for both edges, or [rows, cols].
+bool read_edges(Reader& r, const Json& j, Index& rows, Index& cols) {
+  if (!std::holds_alternative<Json::Array>(j.value)) {
+    if (!r.integer(j, rows, 1, kMostEdge)) return false;
+    cols = rows;
+    return true;
+  }
+  const std::size_t before = r.complaints.list.size();
+  std::vector<Index> edges;
+  r.list(j, [&](const Json& one, std::size_t) { r.integer(one, edges.emplace_back(), 1, kMostEdge); });
+  if (r.complaints.list.size() != before) return false;
+  if (edges.size() != 2)
+    return r.complain(j, "expected [rows, columns], found " + std::to_string(edges.size()) + " numbers"), false;
+  rows = edges[0];
+  cols = edges[1];
+  return true;
+}
+
+Json edges_schema() {
+  return schema_of_any({schema_of_type("integer"), schema_of_list(schema_of_type("integer"))});
+}
+
+const Table<Resize>& shorter_table() {
+  static const Table<Resize> table{
+      {"shorter", "pixels that the shorter edge is scaled to; the aspect is kept", "integer", true,
+       [](Reader& r, const Json& j, Resize& resize) { r.integer(j, resize.shorter, 1, kMostEdge); }},
+      {"crop", "size of the middle that is taken of it: a number, or [rows, columns]", "integer or list", true,
+       [](Reader& r, const Json& j, Resize& resize) { read_edges(r, j, resize.rows, resize.cols); }, edges_schema()}};
+  return table;
+}
+
+void read_resize(Reader& r, const Json& j, Resize& resize) {
+  if (!std::holds_alternative<Json::Object>(j.value)) {
+    if (std::holds_alternative<Json::Array>(j.value) || std::holds_alternative<std::int64_t>(j.value) ||
+        std::holds_alternative<double>(j.value))
+      read_edges(r, j, resize.rows, resize.cols);
+    else
+      r.complain(j, "expected a number of pixels for both edges, [rows, columns] or { \"shorter\": 256, \"crop\": 224 }, found " +
+                        Reader::kind(j));
+    return;
+  }
+  const std::size_t before = r.complaints.list.size();
+  r.object(j, shorter_table(), resize);
+  if (const Index most = std::max(resize.rows, resize.cols); r.complaints.list.size() == before && resize.shorter < most)
+    r.in("shorter", [&] {
+      r.complain(*j.find("shorter"), "the crop of " + std::to_string(resize.rows) + " x " + std::to_string(resize.cols) +
+                                         " does not fit into pictures whose shorter edge is " + std::to_string(resize.shorter) +
+                                         "; expected at least " + std::to_string(most));
+    });
+}
+
 const Table<Augment>& augment_table() {
   static const Table<Augment> table{
       boolean_field("flip", "horizontal flip with probability 1/2", &Augment::flip),
@@ -60,7 +143,10 @@ const Table<Augment>& augment_table() {
        false,
        [](Reader& r, const Json& j, Augment& a) { r.integer(j, a.crop_padding, 0, Augment::kMostCropPadding); },
        {},
-       std::int64_t{0}}};
+       std::int64_t{0}},
+      {"random_crop", "a random part of each picture, scaled to the input's size, in the place of `resize` (folder)", "object",
+       false, [](Reader& r, const Json& j, Augment& a) { r.object(j, random_crop_table(), a.random_crop.emplace()); },
+       object_schema(random_crop_table())}};
   return table;
 }
 
@@ -90,6 +176,8 @@ Field<DataOptions> inputs_field(const char* name, const char* doc, std::map<std:
           schema_of_map(schema_of_type("text"))};
 }
 
+}  // namespace
+
 TokenFiles token_files(const DataOptions& data) {
   return {data.path, data.test_path, data.type};
 }
@@ -100,40 +188,6 @@ NpyFiles npy_files(const DataOptions& data) {
   files.test_inputs.insert(data.test_inputs.begin(), data.test_inputs.end());
   return files;
 }
-
-using Complain = std::function<void(const std::string& pointer, const UserError& error)>;  // of the data's tree
-
-// As load_data(), plus faults that appear only when files are read through. Errors are thrown, or given to `complain`.
-Datasets load_checked(const DataOptions& data, const SampleKind& expected, const Complain& complain) {
-  if (data.kind == DataKind::folder) {
-    std::vector<std::string> wrong;
-    Datasets out = check_folder(data.path, expected, wrong);
-    for (const std::string& text : wrong) complain("/path", UserError(text, Exit::data));
-    return out;
-  }
-  if (data.kind == DataKind::npy) {
-    NpyFiles files = npy_files(data);
-    const auto unknown = [&](const auto& input) {  // it has been complained about
-      return !expected.any_samples && std::none_of(expected.further.begin(), expected.further.end(),
-                                                   [&](const SampleKind& k) { return k.input == input.first; });
-    };
-    std::erase_if(files.inputs, unknown);
-    std::erase_if(files.test_inputs, unknown);
-    std::vector<NpyError> wrong;
-    Datasets out = check_npy(files, expected, wrong);
-    for (const NpyError& e : wrong) complain("/" + e.which(), e);
-    return out;
-  }
-  if (data.kind == DataKind::tokens) check_tokens(token_files(data), expected);
-  Datasets out = load_data(data, expected, 0, 0);
-  if (const auto found = out.train->sample_extents(); !expected.extents.empty() && found != expected.extents)
-    throw UserError(
-        data.path + ": samples of the sizes " + sizes_text(found) + ", the model's input has " + sizes_text(expected.extents),
-        Exit::data);
-  return out;
-}
-
-}  // namespace
 
 std::string sizes_text(const std::vector<Index>& extents) {
   std::string out;
@@ -151,7 +205,7 @@ Table<DataOptions> data_table(VersionKey version) {
       word_field("kind", "fashion_mnist, mnist, cifar10, synthetic, npy, folder or tokens", &DataOptions::kind, kDataKinds, true),
       path_field("path",
                  "the folder of its files; fashion_mnist: by default where its Debian package installs them; folder: holds "
-                 "train/CLASS/*.png or *.jpg, and test/ likewise; tokens: the file itself",
+                 "train/CLASS/*.png or *.jpg, and test/ (or val/) likewise; tokens: the file itself",
                  &DataOptions::path),
       {"samples", "synthetic: number of samples; default: 8 batches", "integer", false,
        [](Reader& r, const Json& j, DataOptions& d) { r.integer(j, d.samples, 1, Index{1} << 40); }},
@@ -169,6 +223,19 @@ Table<DataOptions> data_table(VersionKey version) {
       inputs_field("test_inputs", "npy: the same for test_images", &DataOptions::test_inputs),
       word_field("type", "tokens: integer type of a token in the file, little-endian", &DataOptions::type, kTokenTypes),
       path_field("test_path", "tokens: the file to evaluate on; default: the last tenth of `path`", &DataOptions::test_path),
+      {"resize",
+       "folder: how pictures of any size become samples: one number for both edges, [rows, columns] (the aspect is not kept), or { "
+       "\"shorter\": 256, \"crop\": 224 }; default: all pictures have the input's size",
+       "integer, list or object", false, [](Reader& r, const Json& j, DataOptions& d) { read_resize(r, j, d.resize); },
+       schema_of_any({schema_of_type("integer"), schema_of_list(schema_of_type("integer")), object_schema(shorter_table())})},
+      word_field("damaged", "folder: what a picture that cannot be decoded does: it ends the run, or is skipped",
+                 &DataOptions::damaged, kDamaged),
+      {"validation", "share of each class's training samples that is not trained on, but evaluated during training, as 0.1",
+       "number", false,
+       [](Reader& r, const Json& j, DataOptions& d) {
+         r.number(j, d.validation,
+                  {.least = 0, .most = 1, .above = true, .below = true, .otherwise = "without it all are trained on"});
+       }},
       {"normalize", "(value - mean) / std, in training, evaluation and prediction, as { \"mean\": [0.5], \"std\": [0.25] }",
        "object", false, [](Reader& r, const Json& j, DataOptions& d) { read_normalize(r, j, d.normalize); },
        object_schema(normalize_table())},
@@ -214,92 +281,28 @@ std::optional<DataOptions> read_data(Reader& r, const Json& j, VersionKey versio
   return data;
 }
 
-void check_changes(Reader& r, const Json& tree, const DataOptions& data, const SampleKind& expected) {
-  const std::vector<Index>& extents = expected.extents;
-  if (expected.dtype == DType::i32 && !data.normalize.mean.empty())
-    complain_below(r, tree, "/normalize",
-                   "the model's first input holds integers, which are not normalized; leave \"normalize\" out");
-  else if (const std::size_t count = data.normalize.mean.size();
-           count > 1 && (extents.empty() || extents.front() != static_cast<Index>(count)))
-    complain_below(r, tree, "/normalize/mean",
-                   "expected a number for each of the " + std::to_string(extents.empty() ? 1 : extents.front()) +
-                       " channels of the model's input (its first dim after the batch), or one for all; found " +
-                       std::to_string(count));
-  if (data.augment.any() && extents.size() < 2)
-    complain_below(r, tree, "/augment",
-                   "augmentation needs images: the model's input has no rows and columns; leave \"augment\" out");
-  if (data.augment.crop_padding > 0 && extents.size() >= 2)
-    if (const Index least = std::min(extents[extents.size() - 2], extents.back()); data.augment.crop_padding >= least)
-      complain_below(r, tree, "/augment/crop_padding",
-                     std::to_string(data.augment.crop_padding) + " pixels around images of " +
-                         std::to_string(extents[extents.size() - 2]) + " x " + std::to_string(extents.back()) +
-                         ": some crops would have nothing of the image; expected less than " + std::to_string(least));
-  const bool own_labels = data.kind == DataKind::npy || data.kind == DataKind::synthetic;  // each element's; else one for all
-  if (data.augment.any() && own_labels && expected.label_extents.size() >= 2) {
-    if (!expected.label_per_pixel)
-      complain_below(r, tree, "/augment",
-                     "augmentation moves labels with the image, but the last two dims of these labels are not its rows and "
-                     "columns; leave \"augment\" out");
-    else if (data.augment.crop_padding > 0 && !expected.ignored)
-      complain_below(r, tree, "/augment/crop_padding",
-                     "padding pixels have no label; give a softmax_cross_entropy an \"ignore_index\", which becomes their label, "
-                     "or leave this out (flip alone needs none)");
-  }
-  if (data.kind != DataKind::npy) {
-    if (!expected.further.empty() && data.kind != DataKind::synthetic)
-      complain_below(r, tree, "/kind",
-                     "the model has further inputs (\"" + expected.further.front().input + "\"), which " + to_string(data.kind) +
-                         " data does not have; npy and synthetic do");
-    return;
-  }
-  for (const auto& [key, files] : {std::pair{"/inputs", &data.inputs}, {"/test_inputs", &data.test_inputs}}) {
-    if (key == std::string("/test_inputs") && data.test_images.empty()) {
-      if (!files->empty()) complain_below(r, tree, key, "these belong to \"test_images\", which are not given");
-      continue;
-    }
-    for (const SampleKind& its : expected.further)
-      if (!files->contains(its.input))
-        complain_below(r, tree, "",
-                       "the model's input \"" + its.input + "\" has no file; expected \"" + (key + 1) + "\": { \"" + its.input +
-                           "\": \"FILE.npy\" }");
-    for (const auto& [name, file] : *files)
-      if (std::none_of(expected.further.begin(), expected.further.end(), [&](const SampleKind& k) { return k.input == name; }))
-        complain_below(r, tree, key + ("/" + name), "the model has no further input \"" + name + "\"");
-  }
-}
-
-std::optional<Index> check_files(Reader& r, const Json& tree, const DataOptions& data, const SampleKind& expected) {
-  if (data.kind == DataKind::synthetic || (data.kind == DataKind::tokens && expected.extents.size() != 1)) return std::nullopt;
-  const std::size_t before = r.complaints.list.size();
-  try {
-    const Datasets all = load_checked(data, expected, [&](const std::string& pointer, const UserError& e) {
-      complain_below(r, tree, pointer, e.what(), e.code());
-    });
-    if (r.complaints.list.size() == before) return all.train->samples();
-  } catch (const UserError& e) {
-    const bool test = !data.test_path.empty() && std::string_view(e.what()).starts_with(data.test_path + ":");
-    complain_below(r, tree, test ? "/test_path" : "/path", e.what(), e.code());
-  }
-  return std::nullopt;
-}
-
-bool has_test_part(const DataOptions& data) {
+bool is_evaluated(const DataOptions& data) {
+  if (data.validation > 0) return true;
   if (data.kind == DataKind::npy) return !data.test_images.empty();
-  std::error_code unreadable;
-  return data.kind != DataKind::folder || std::filesystem::is_directory(data.path + "/test", unreadable);
+  return data.kind != DataKind::folder || !test_folder(data.path).empty();
 }
 
-Datasets load_data(const DataOptions& data, const SampleKind& expected, Index samples, std::uint64_t seed) {
-  switch (data.kind) {
-    case DataKind::fashion_mnist: return load_fashion_mnist(data.path);
-    case DataKind::mnist: return load_mnist(data.path);
-    case DataKind::cifar10: return load_cifar10(data.path);
-    case DataKind::npy: return load_npy(npy_files(data), expected);
-    case DataKind::folder: return load_folder(data.path, expected);
-    case DataKind::tokens: return load_tokens(token_files(data), expected);
-    case DataKind::synthetic: break;
-  }
-  return synthetic(expected, data.samples > 0 ? data.samples : samples, seed);
+Datasets load_data(const DataOptions& data, const SampleKind& expected, Index samples, std::uint64_t seed,
+                   const std::vector<std::string>& without) {
+  const auto load = [&] {
+    switch (data.kind) {
+      case DataKind::fashion_mnist: return load_fashion_mnist(data.path);
+      case DataKind::mnist: return load_mnist(data.path);
+      case DataKind::cifar10: return load_cifar10(data.path);
+      case DataKind::npy: return load_npy(npy_files(data), expected);
+      case DataKind::folder: return load_folder(data.path, expected, {data.resize, without});
+      case DataKind::tokens: return load_tokens(token_files(data), expected);
+      case DataKind::synthetic: break;
+    }
+    return synthetic(expected, data.samples > 0 ? data.samples : samples, seed);
+  };
+  Datasets out = load();
+  return data.validation > 0 ? with_validation(std::move(out), data.validation, seed) : out;
 }
 
 }  // namespace motley

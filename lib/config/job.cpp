@@ -42,6 +42,7 @@ struct Parts {
   std::optional<TrainOptions> train{};
   std::optional<SampleKind> expected{};  // of the data, as far as the model determines it; none: the model's inputs are not known
   std::vector<StateEntry> network{};     // parameters and statistics; empty: the training step could not be built
+  DataReport report{};
 };
 
 const Table<ProfileOptions>& profile_table() {
@@ -81,15 +82,16 @@ class JobReader {
   Json schema() { return object_schema(table()); }
 
   // The data's files, and whether they hold a batch.
-  void check_data_files(const DataOptions& data, const std::optional<SampleKind>& expected,
-                        const std::optional<TrainOptions>& train) {
+  DataReport check_data_files(const DataOptions& data, const std::optional<SampleKind>& expected,
+                              const std::optional<TrainOptions>& train, Depth depth) {
     const bool good = complaints_.empty();
-    std::optional<Index> samples;
+    DataReport report;
     inside("data", [&](Reader& r) {
-      samples =
-          check_files(r, *tree_.root().find("data"), data, expected.value_or(SampleKind{.any_labels = true, .any_samples = true}));
+      report = check_files(r, *tree_.root().find("data"), data,
+                           expected.value_or(SampleKind{.any_labels = true, .any_samples = true}), train ? train->seed : 0, depth);
     });
-    if (good && samples && train) check_batch(train->batch, *samples);
+    if (good && report.samples && train) check_batch(train->batch, *report.samples);
+    return report;
   }
 
   // Checks that a profile that the job names exists where it is needed and none may be measured, and that a file of this name is a
@@ -267,7 +269,7 @@ class JobReader {
                        : data.kind == DataKind::fashion_mnist ? 60000
                        : data.kind == DataKind::cifar10       ? 50000
                                                               : batch;
-    check_batch(batch, most);
+    check_batch(batch, most);  // a validation part takes some of them: known once the files are read
   }
 
   void check_batch(Index batch, Index samples) {
@@ -366,9 +368,10 @@ Parts read_parts(JobTree& tree, Complaints& complaints, Data data) {
   tree.resolve_paths();
   JobReader reader(tree, complaints);
   Parts parts = reader.read();
-  if (parts.data && data != Data::unread) reader.check_data_files(*parts.data, parts.expected, parts.train);
+  const Depth depth = data == Data::decoded ? Depth::samples : Depth::headers;
+  if (parts.data && data != Data::unread) parts.report = reader.check_data_files(*parts.data, parts.expected, parts.train, depth);
   if (data != Data::unread) reader.require_profile(parts.profile, parts.rules);
-  if (parts.train && data == Data::with_weights) reader.check_initial(parts);
+  if (parts.train && data >= Data::with_weights) reader.check_initial(parts);
   return parts;
 }
 
@@ -423,7 +426,8 @@ Job finish(JobTree& tree, Parts parts, Complaints& complaints, const std::string
           parts.profile,
           *parts.data,
           *parts.train,
-          tree.root()};
+          tree.root(),
+          std::move(parts.report)};
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/json.h"
-#include "config/data_options.h"
+#include "config/data_checks.h"
 #include "config/model.h"
 #include "config/train_options.h"
 
@@ -30,11 +30,13 @@ struct Job {
   ProfileOptions profile{};
   DataOptions data{};
   TrainOptions train{};
-  Json joined{};  // the whole tree: parts read in, --set applied, paths absolute; parse_job reads its text
+  Json joined{};        // the whole tree: parts read in, --set applied, paths absolute; parse_job reads its text
+  DataReport report{};  // on its data's files, if they were looked at
 };
 
-// needed: its files must be there; with_weights: and those of train.initial must fit the network
-enum class Data : std::uint8_t { unread, needed, with_weights };
+// Each reads what the one before it reads. needed: the data's files must be there, and their headers are read; with_weights: the files
+// of train.initial must fit the network; decoded: everything in the data's files.
+enum class Data : std::uint8_t { unread, needed, with_weights, decoded };
 // sets: "train.batch=64", applied to the joined tree in turn. UserError with all complaints about the job, its parts and how they
 // fit together, each at its place in its file: 78; if the only fault is missing files: 66.
 Job load_job(const std::string& path, const std::vector<std::string>& sets = {}, Data data = Data::unread);

@@ -9,35 +9,12 @@
 #include "base/at.h"
 #include "base/interval.h"
 #include "base/random.h"
-#include "train/byte_images.h"
+#include "train/changed.h"
+#include "train/random_crop.h"
 
 namespace motley {
 
 namespace {
-
-class Changed : public Dataset {
- public:
-  explicit Changed(std::shared_ptr<const Dataset> data) : data_(std::move(data)) {}
-  Index samples() const override { return data_->samples(); }
-  Index classes() const override { return data_->classes(); }
-  std::vector<Index> sample_extents() const override { return data_->sample_extents(); }
-  std::int32_t label(Index sample) const override { return data_->label(sample); }
-  DType dtype() const override { return data_->dtype(); }
-  std::vector<Index> label_extents() const override { return data_->label_extents(); }
-  void read_labels(Index sample, const Box& box, std::span<std::int32_t> out) const override {
-    data_->read_labels(sample, box, out);
-  }
-  std::map<std::string, std::shared_ptr<const Dataset>> further() const override { return data_->further(); }
-  void read(Index sample, const Box& box, std::span<double> out) const override { data_->read(sample, box, out); }
-  DType label_dtype() const override { return data_->label_dtype(); }
-  void read_targets(Index sample, const Box& box, std::span<double> out) const override { data_->read_targets(sample, box, out); }
-
- protected:
-  const Dataset& data() const { return *data_; }
-
- private:
-  std::shared_ptr<const Dataset> data_;
-};
 
 class WithInputs final : public Changed {
  public:
@@ -71,6 +48,15 @@ class Normalized final : public Changed {
   }
   void read(Index sample, const Box& box, std::span<double> out) const override {
     data().read(sample, box, out);
+    normalize(box, out);
+  }
+  void read_region(Index sample, const PickRegion& pick, const Box& box, std::span<double> out) const override {
+    data().read_region(sample, pick, box, out);
+    normalize(box, out);
+  }
+
+ private:
+  void normalize(const Box& box, std::span<double> out) const {
     const Range channels = box.empty() ? Range{0, 1} : box.front();
     if (channels.size() == 0) return;
     const std::size_t each = out.size() / static_cast<std::size_t>(channels.size());
@@ -81,18 +67,21 @@ class Normalized final : public Changed {
     }
   }
 
- private:
   Normalize how_;
 };
 
 class Augmented final : public Changed {
  public:
   Augmented(std::shared_ptr<const Dataset> of, const Augment& how, std::uint64_t seed, Index epoch)
-      : Changed(std::move(of)), how_(how), draws_(seed, "augmentation of epoch " + std::to_string(epoch)) {
+      : Changed(std::move(of)),
+        how_(how),
+        draws_(seed, "augmentation of epoch " + std::to_string(epoch)),
+        crops_(seed, "random crops of epoch " + std::to_string(epoch)) {
     const std::vector<Index> extents = sample_extents(), labels = label_extents();
     if (extents.size() < 2) throw UserError("pictures are augmented: samples of at least two dims, rows and columns");
     moves_labels_ = labels.size() >= 2;
     if (!moves_labels_) return;
+    if (how_.random_crop) throw UserError("random_crop has no labels for the pixels of its crops: it is for one label per picture");
     if (!std::equal(extents.end() - 2, extents.end(), labels.end() - 2))
       throw UserError("augmentation moves labels with the image: expected labels whose last two dims are its rows and columns");
     if (how_.crop_padding > 0 && !how_.ignored)
@@ -100,7 +89,14 @@ class Augmented final : public Changed {
   }
 
   void read(Index sample, const Box& box, std::span<double> out) const override {
+    if (how_.random_crop)
+      return read_region(
+          sample, [&](Index rows, Index cols) { return random_region(*how_.random_crop, crops_, sample, rows, cols); }, box, out);
     move(sample, sample_extents(), box, 0.0, out, [&](const Box& from, std::span<double> to) { data().read(sample, from, to); });
+  }
+  void read_region(Index sample, const PickRegion& pick, const Box& box, std::span<double> out) const override {
+    move(sample, sample_extents(), box, 0.0, out,
+         [&](const Box& from, std::span<double> to) { data().read_region(sample, pick, from, to); });
   }
   void read_labels(Index sample, const Box& box, std::span<std::int32_t> out) const override {
     if (!moves_labels_) return data().read_labels(sample, box, out);
@@ -152,7 +148,7 @@ class Augmented final : public Changed {
   }
 
   Augment how_;
-  RandomStream draws_;
+  RandomStream draws_, crops_;
   bool moves_labels_ = false;  // each pixel has a label
 };
 
@@ -180,6 +176,7 @@ std::shared_ptr<const Dataset> augmented(std::shared_ptr<const Dataset> data, co
   if (how.crop_padding < 0 || how.crop_padding > Augment::kMostCropPadding)
     throw UserError("a crop padding of " + std::to_string(how.crop_padding) + "; expected an integer from 0 to " +
                     std::to_string(Augment::kMostCropPadding));
+  if (how.random_crop) check_random_crop(*how.random_crop);
   if (!how.any()) return data;
   require_there(data);
   return std::make_shared<Augmented>(std::move(data), how, seed, epoch);

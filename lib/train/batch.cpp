@@ -122,6 +122,10 @@ void Dataset::read_labels(Index sample, const Box&, std::span<std::int32_t> out)
   std::fill(out.begin(), out.end(), label(sample));
 }
 
+void Dataset::read_region(Index, const PickRegion&, const Box&, std::span<double>) const {
+  throw UserError("these samples are not pictures of files: no region of them can be read; leave random_crop out");
+}
+
 void Dataset::read_targets(Index sample, const Box& box, std::span<double> out) const {
   std::vector<std::int32_t> labels(out.size());
   read_labels(sample, box, labels);

@@ -14,11 +14,13 @@ namespace motley {
 
 class ByteImages : public Dataset {
  public:
-  // pixels[sample channels rows cols], labels[sample] in 0..classes-1
-  ByteImages(std::vector<Index> extents, std::vector<std::uint8_t> pixels, std::vector<std::uint8_t> labels, Index classes)
-      : extents_(std::move(extents)), pixels_(std::move(pixels)), labels_(std::move(labels)), classes_(classes) {}
+  // pixels[sample channels rows cols], labels[sample] below the number of classes
+  ByteImages(std::vector<Index> extents, std::vector<std::uint8_t> pixels, std::vector<std::uint8_t> labels,
+             std::vector<std::string> classes)
+      : extents_(std::move(extents)), pixels_(std::move(pixels)), labels_(std::move(labels)), classes_(std::move(classes)) {}
   Index samples() const override { return static_cast<Index>(labels_.size()); }
-  Index classes() const override { return classes_; }
+  Index classes() const override { return static_cast<Index>(classes_.size()); }
+  std::vector<std::string> class_names() const override { return classes_; }
   std::vector<Index> sample_extents() const override { return extents_; }
   void read(Index sample, const Box& box, std::span<double> out) const override;
   std::int32_t label(Index sample) const override { return labels_.at(static_cast<std::size_t>(sample)); }
@@ -26,7 +28,7 @@ class ByteImages : public Dataset {
  private:
   std::vector<Index> extents_;
   std::vector<std::uint8_t> pixels_, labels_;
-  Index classes_;
+  std::vector<std::string> classes_;
 };
 
 Index product(const std::vector<Index>& extents);

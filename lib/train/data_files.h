@@ -16,7 +16,4 @@ std::vector<std::filesystem::path> mnist_files(
 std::vector<std::filesystem::path> fashion_mnist_files(const std::filesystem::path& folder);  // empty: kFashionMnistFolder
 std::vector<std::filesystem::path> cifar10_files(const std::filesystem::path& folder);        // five batches, the test batch
 
-// As load_folder(); `wrong` is set to what the public check_folder() returns.
-Datasets check_folder(const std::filesystem::path& folder, const SampleKind& expected, std::vector<std::string>& wrong);
-
 }  // namespace motley

@@ -42,6 +42,11 @@ void Score::add(const std::vector<double>& logits, const std::vector<std::int32_
       loss += smoothing * (at(row, label) - std::accumulate(row.begin(), row.end(), 0.0) / static_cast<double>(classes));
     right += best - row.begin() == label ? 1 : 0;
     rows++;
+    if (confusion.empty()) continue;
+    at(confusion, label * classes + (best - row.begin()))++;
+    const double its = at(row, label);  // of equal logits the first ones count
+    const auto before = std::count_if(row.begin(), row.begin() + label, [&](double v) { return v >= its; });
+    in_top += before + std::count_if(row.begin() + label + 1, row.end(), [&](double v) { return v > its; }) < kTop ? 1 : 0;
   }
 }
 
@@ -114,6 +119,7 @@ class Evaluating {
 
   Evaluation run() {
     Score score;
+    if (options_.per_class) score.confusion.resize(static_cast<std::size_t>(classes() * classes()));
     const double seconds = options_.loss == LossKind::softmax_cross_entropy
                                ? for_each_batch([&](Index first, Index count) { add_classes(score, first, count); })
                                : for_each_batch([&](Index first, Index count) { add_numbers(score, first, count); });
@@ -124,10 +130,15 @@ class Evaluating {
                    .batch_seconds = seconds,
                    .predicted_seconds = predictor_.plan().data().step_seconds};
     if (options_.loss == LossKind::softmax_cross_entropy) out.accuracy = static_cast<double>(score.right) / count;
+    out.rows = score.rows;
+    out.confusion = std::move(score.confusion);
+    out.in_top5 = score.in_top;
     return out;
   }
 
  private:
+  Index classes() const { return output_.shape[dims_.classes].size; }
+
   void check_output() const {
     if (passes_.outputs.size() != 1)
       throw UserError("an evaluation needs a step with one output, the logits; this one has " +
@@ -147,6 +158,11 @@ class Evaluating {
 
   void check_labels() const {
     const bool classes = options_.loss == LossKind::softmax_cross_entropy;
+    if (options_.per_class && !classes)
+      throw UserError(std::string("the labels of ") + name_of(options_.loss) + " have no classes that could be counted one by one");
+    if (options_.per_class && this->classes() > EvaluateOptions::kMostPerClass)
+      throw UserError(fmt::format("{} classes are too many to be counted one by one; at most {}", this->classes(),
+                                  EvaluateOptions::kMostPerClass));
     if (classes && data_->label_dtype() != DType::i32)
       throw UserError("the data's labels are floats; softmax_cross_entropy expects class indices");
     if (classes && data_->classes() > output_.shape[dims_.classes].size)
@@ -275,7 +291,8 @@ Evaluation evaluate(Runtime& rt, Predictor& predictor, const std::shared_ptr<con
   same_settings(rt.transport(), "evaluates",
                 {fmt::format("{} samples", data->samples()), "the input " + options.image, "the classes' dim " + options.over,
                  options.ignored ? fmt::format("the ignored label {}", *options.ignored) : "no ignored label",
-                 fmt::format("label_smoothing {}", options.label_smoothing), std::string("the loss ") + name_of(options.loss)});
+                 fmt::format("label_smoothing {}", options.label_smoothing), std::string("the loss ") + name_of(options.loss),
+                 options.per_class ? "class by class" : "all classes together"});
   return evaluating->run();
 }
 

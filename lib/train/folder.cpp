@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Folders of pictures, one per class.
-#include <motley/data.h>
+#include "train/folder.h"
+
+#include <fmt/format.h>
 #include <motley/error.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/at.h"
-#include "train/byte_images.h"
-#include "train/data_files.h"
-#include "train/pictures.h"
+#include "base/utf8.h"
+#include "pictures/picture.h"
+#include "pictures/resample.h"
+#include "train/read_all.h"
 
 namespace motley {
 
@@ -16,142 +19,216 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The names in a folder that are not hidden, sorted. UserError (74)
-std::vector<std::string> names_in(const fs::path& folder) {
-  std::vector<std::string> out;
-  std::error_code error;
-  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
-    if (const std::string name = at->path().filename().string(); name.front() != '.') out.push_back(name);
-  if (error) throw UserError(folder.string() + ": cannot be read: " + error.message(), Exit::io);
-  std::sort(out.begin(), out.end());
-  return out;
+// The first of `most` places of which `taken` are taken in the middle: as torchvision's CenterCrop, half places to the even number.
+Index middle(Index most, Index taken) {
+  const Index twice = most - taken;
+  return twice / 2 + (twice % 2 != 0 && twice / 2 % 2 != 0 ? 1 : 0);
 }
 
-bool is_picture(const std::string& name) {
-  std::string ending = fs::path(name).extension().string();
-  std::transform(ending.begin(), ending.end(), ending.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
-  return ending == ".png" || ending == ".jpg" || ending == ".jpeg";
+// The size to which a picture is scaled, and the part of it that is the sample.
+struct Scaled {
+  PictureSize size{};
+  Index top = 0, left = 0;
+};
+
+Scaled scaled(const PictureSize& picture, const Resize& resize) {
+  if (resize.shorter == 0) return {{resize.rows, resize.cols}};
+  const Index shortest = std::min(picture.rows, picture.cols);
+  const PictureSize size{picture.rows * resize.shorter / shortest, picture.cols * resize.shorter / shortest};
+  return {size, middle(size.rows, resize.rows), middle(size.cols, resize.cols)};
 }
 
-struct Listing {
-  std::vector<std::string> files{};  // relative to the folder
-  std::vector<std::int32_t> labels{};
-  std::vector<std::string> classes{};
-};
-
-// classes: for the test part those of the training part; else nullptr.
-Listing list(const fs::path& folder, const std::vector<std::string>* classes) {
-  Listing out;
-  for (const std::string& name : names_in(folder))
-    if (std::error_code ignored; fs::is_directory(folder / name, ignored)) out.classes.push_back(name);
-  if (out.classes.empty())
-    throw UserError(folder.string() + ": no folders in it; expected one for each class, with its images", Exit::missing);
-  for (std::size_t c = 0; c < out.classes.size(); c++) {
-    const std::string& name = out.classes[c];
-    std::size_t label = c;
-    if (classes != nullptr) {
-      const auto known = std::lower_bound(classes->begin(), classes->end(), name);
-      if (known == classes->end() || *known != name)
-        throw UserError((folder / name).string() + ": the training data has no class of this name" + did_you_mean(name, *classes),
-                        Exit::data);
-      label = static_cast<std::size_t>(known - classes->begin());
-    }
-    const std::size_t before = out.files.size();
-    for (const std::string& file : names_in(folder / name))
-      if (is_picture(file)) out.files.push_back(name + "/" + file);
-    if (out.files.size() == before)
-      throw UserError((folder / name).string() + ": no .png, .jpg or .jpeg file in this class folder", Exit::data);
-    out.labels.resize(out.files.size(), static_cast<std::int32_t>(label));
-  }
-  if (classes != nullptr) out.classes = *classes;
-  return out;
+std::string to_text(const PictureSize& size) {
+  return fmt::format("{} x {}", size.rows, size.cols);
 }
 
-class Folder final : public Dataset {
- public:
-  Folder(fs::path folder, Listing listing, const std::vector<Index>& extents)
-      : folder_(std::move(folder)), listing_(std::move(listing)), extents_(extents) {}
-  Index samples() const override { return static_cast<Index>(listing_.files.size()); }
-  Index classes() const override { return static_cast<Index>(listing_.classes.size()); }
-  std::vector<Index> sample_extents() const override { return extents_; }
-  std::int32_t label(Index sample) const override { return at(listing_.labels, sample); }
-  fs::path file(Index sample) const { return folder_ / at(listing_.files, sample); }
-  void read(Index sample, const Box& box, std::span<double> out) const override {
-    check(volume(box) == static_cast<Index>(out.size()), "a sample's box fills what is given");
-    if (out.empty()) return;
-    const std::vector<std::uint8_t> pixels = read_picture(file(sample), extents_[0], {extents_[1], extents_[2]});
-    std::size_t to = 0;
-    for (Index c = box[0].begin; c < box[0].end; c++)
-      for (Index h = box[1].begin; h < box[1].end; h++)
-        for (Index w = box[2].begin; w < box[2].end; w++)
-          out[to++] = pixels[static_cast<std::size_t>((h * extents_[2] + w) * extents_[0] + c)] / 255.0;
-  }
+[[noreturn]] void refuse_size(const fs::path& file, const PictureSize& size, bool is_turned, const PictureSize& expected) {
+  throw OtherSize(fmt::format("{}: an image of {} (rows, columns{}); expected {}", file.string(), to_text(size),
+                              is_turned ? ", turned as its EXIF says" : "", to_text(expected)));
+}
 
- private:
-  fs::path folder_;
-  Listing listing_;
-  std::vector<Index> extents_;
-};
+// pixels: [rows, cols, channels] of a box, out: [channels, rows, cols] of those channels.
+void to_planes(const std::vector<std::uint8_t>& pixels, Index all_channels, Range channels, std::span<double> out) {
+  const std::size_t each = static_cast<std::size_t>(all_channels), count = pixels.size() / each;
+  std::size_t to = 0;
+  for (auto c = static_cast<std::size_t>(channels.begin); c < static_cast<std::size_t>(channels.end); c++)
+    for (std::size_t i = 0; i < count; i++) out[to++] = pixels[i * each + c] / 255.0;
+}
 
-struct Parts {
-  std::shared_ptr<const Folder> train{}, test{};
-};
+}  // namespace
 
-Parts parts_of(const fs::path& folder, const SampleKind& expected) {
-  const auto is_there = [](const fs::path& path) {
-    std::error_code ignored;
-    return fs::is_directory(path, ignored);
-  };
-  if (!is_there(folder)) throw UserError(folder.string() + ": there is no such folder", Exit::missing);
-  if (!is_there(folder / "train"))
-    throw UserError(
-        folder.string() + ": there is no folder \"train\" in it; expected train/CLASS/*.png or *.jpg, and test/ likewise",
-        Exit::missing);
-  Listing train = list(folder / "train", nullptr);
-  if (const auto found = static_cast<Index>(train.classes.size()); expected.classes > 0 && found > expected.classes)
-    throw UserError(folder.string() + ": " + std::to_string(found) + " class folders in \"train\"; the network has " +
-                    std::to_string(expected.classes) + " classes");
-  std::vector<Index> extents = expected.extents;
-  if (extents.empty()) {
-    const PictureSize size = picture_size(folder / "train" / train.files.front());
-    extents = {3, size.rows, size.cols};
-  }
-  if (extents.size() != 3 || (extents[0] != 1 && extents[0] != 3))
+PictureFiles::PictureFiles(fs::path folder, std::vector<std::string> files, std::vector<Index> extents, const Resize& resize)
+    : folder_(std::move(folder)), files_(std::move(files)), extents_(std::move(extents)), resize_(resize), decoded_(kMostDecoded) {
+  if (extents_.size() != 3 || (extents_[0] != 1 && extents_[0] != 3))
     throw UserError(
         "images have channels (1 or 3), rows and columns: expected these three dims after the batch in the network's input");
-  Parts out;
-  const fs::path test = folder / "test";
-  std::error_code missing;
-  if (!is_there(test) && fs::symlink_status(test, missing).type() != fs::file_type::not_found)
-    throw UserError(test.string() + ": not a folder; expected test/CLASS/*.png or *.jpg, or nothing of this name", Exit::data);
-  if (is_there(test)) out.test = std::make_shared<Folder>(test, list(test, &train.classes), extents);
-  out.train = std::make_shared<Folder>(folder / "train", std::move(train), extents);
+}
+
+void PictureFiles::set_labels(std::vector<std::int32_t> labels, const std::vector<std::string>& classes) {
+  labels_ = std::move(labels);
+  classes_.clear();
+  for (const std::string& name : classes) classes_.push_back(printable(name));  // a folder's name may be any bytes
+}
+
+PictureSize PictureFiles::sample_size() const {
+  return {extents_[1], extents_[2]};
+}
+
+std::int32_t PictureFiles::label(Index sample) const {
+  return labels_.empty() ? 0 : at(labels_, sample);
+}
+
+fs::path PictureFiles::file(Index sample) const {
+  return folder_ / at(files_, sample);
+}
+
+std::vector<std::uint8_t> PictureFiles::resized_part(const Picture& picture, Index sample, const Region& part) const {
+  Scaled to{picture.size};
+  if (resize_.rows > 0)
+    to = scaled(picture.size, resize_);
+  else if (picture.size != sample_size())
+    refuse_size(file(sample), picture.size, false, sample_size());
+  const Region moved{{to.top + part.rows.begin, to.top + part.rows.end}, {to.left + part.cols.begin, to.left + part.cols.end}};
+  return resized(picture, whole(picture.size), to.size, moved);
+}
+
+void PictureFiles::read(Index sample, const Box& box, std::span<double> out) const {
+  check(volume(box) == static_cast<Index>(out.size()), "a sample's box fills what is given");
+  if (out.empty()) return;
+  const fs::path path = file(sample);
+  const FileStamp stamp = stamp_of(path);
+  const Region part{box[1], box[2]};
+  const Index channels = extents_[0];
+  PictureCache::Pixels pixels = decoded_.find(sample, stamp);
+  if (pixels == nullptr) {
+    const Picture picture = decode_picture(path, channels);
+    if (!decoded_.has_room(static_cast<std::size_t>(channels * extents_[1] * extents_[2])))
+      return to_planes(resized_part(picture, sample, part), channels, box[0], out);
+    pixels = std::make_shared<const std::vector<std::uint8_t>>(resized_part(picture, sample, whole(sample_size())));
+    decoded_.keep(sample, stamp, pixels);
+  }
+  std::size_t to = 0;
+  for (Index c = box[0].begin; c < box[0].end; c++)
+    for (Index h = box[1].begin; h < box[1].end; h++)
+      for (Index w = box[2].begin; w < box[2].end; w++) out[to++] = at(*pixels, (h * extents_[2] + w) * channels + c) / 255.0;
+}
+
+void PictureFiles::read_region(Index sample, const PickRegion& pick, const Box& box, std::span<double> out) const {
+  check(volume(box) == static_cast<Index>(out.size()), "a sample's box fills what is given");
+  if (out.empty()) return;
+  const Picture picture = decode_picture(file(sample), extents_[0]);
+  const PictureRegion picked = pick(picture.size.rows, picture.size.cols);
+  const auto inside = [](Range part, Index all) { return part.begin >= 0 && part.size() > 0 && part.end <= all; };
+  if (!inside(picked.rows, picture.size.rows) || !inside(picked.cols, picture.size.cols))
+    throw UserError("a region outside of the picture of " + to_text(picture.size));
+  to_planes(resized(picture, {picked.rows, picked.cols}, sample_size(), {box[1], box[2]}), extents_[0], box[0], out);
+}
+
+void PictureFiles::check_decodes(Index sample) const {
+  static_cast<void>(decode_picture(file(sample), extents_[0]));
+}
+
+void PictureFiles::check_header(Index sample, HeaderCounts& counts) const {
+  const PictureFacts facts = picture_facts(file(sample));
+  counts.turned += facts.orientation != 1 ? 1 : 0;
+  counts.alpha += facts.alpha ? 1 : 0;
+  if (resize_.rows == 0 && facts.size != sample_size())
+    refuse_size(file(sample), facts.size, facts.orientation != 1, sample_size());
+}
+
+FolderData open_folder(const fs::path& folder, const SampleKind& expected, const FolderOptions& options) {
+  FolderData out{list_folder(folder, options.without)};
+  const FolderListing& its = out.listing;
+  if (const auto found = static_cast<Index>(its.classes.size()); expected.classes > 0 && found > expected.classes)
+    throw UserError(folder.string() + ": " + std::to_string(found) + " class folders in \"" + its.train.name +
+                    "\"; the network has " + std::to_string(expected.classes) + " classes");
+  std::vector<Index> extents = expected.extents;
+  if (extents.empty()) {
+    const PictureSize first = options.resize.rows > 0 ? PictureSize{options.resize.rows, options.resize.cols}
+                                                      : picture_facts(folder / its.train.name / its.train.files.front()).size;
+    extents = {3, first.rows, first.cols};
+  }
+  const auto made = [&](const FolderPart& part) {
+    auto files = std::make_shared<PictureFiles>(folder / part.name, part.files, extents, options.resize);
+    files->set_labels(part.labels, its.classes);
+    return files;
+  };
+  out.train = made(its.train);
+  if (!its.test.name.empty()) out.test = made(its.test);
+  return out;
+}
+
+std::string text_of(const HeaderCounts& counts) {
+  std::string out;
+  if (counts.turned > 0) out = fmt::format("{} pictures turned as their EXIF says", counts.turned);
+  if (counts.alpha > 0) out += fmt::format("{}{} pictures with alpha, which is dropped", out.empty() ? "" : "; ", counts.alpha);
+  return out;
+}
+
+std::vector<std::string> names_of(const std::vector<DamagedPicture>& damaged) {
+  std::vector<std::string> out;
+  for (const DamagedPicture& one : damaged) out.push_back(one.file);
+  return out;
+}
+
+std::string skipped_text(const std::vector<DamagedPicture>& damaged, Index samples) {
+  constexpr std::size_t kMost = 3;
+  std::string names;
+  for (std::size_t i = 0; i < std::min(kMost, damaged.size()); i++) names += (i == 0 ? "" : ", ") + damaged[i].file;
+  return fmt::format("{} of {} pictures {} damaged and skipped ({}{})", damaged.size(), samples, damaged.size() == 1 ? "is" : "are",
+                     names, damaged.size() > kMost ? ", ..." : "");
+}
+
+namespace {
+
+// Calls use(part's folder, part, sample) for a sample of both parts.
+template <class F>
+void with_sample(const FolderData& data, Index sample, F&& use) {
+  const Index trained = data.train->samples();
+  sample < trained ? use(data.listing.train.name, *data.train, sample) : use(data.listing.test.name, *data.test, sample - trained);
+}
+
+std::string name_of(const FolderData& data, Index sample) {
+  std::string out;
+  with_sample(data, sample,
+              [&](const std::string& folder, const PictureFiles& part, Index n) { out = folder + "/" + at(part.files(), n); });
   return out;
 }
 
 }  // namespace
 
-Datasets load_folder(const fs::path& folder, const SampleKind& expected) {
-  const Parts parts = parts_of(folder, expected);
-  return {parts.train, parts.test};
+FolderHeaders read_headers(const FolderData& data) {
+  FolderHeaders out;
+  for (Index n = 0; n < data.samples(); n++) try {
+      with_sample(data, n, [&](const std::string&, const PictureFiles& part, Index its) { part.check_header(its, out.counts); });
+    } catch (const OtherSize& e) {
+      out.other_size.emplace_back(e.what());
+    } catch (const UserError& e) {
+      if (e.code() != Exit::data) throw;
+      out.damaged.push_back({name_of(data, n), e.what()});
+    }
+  return out;
 }
 
-Datasets check_folder(const fs::path& folder, const SampleKind& expected, std::vector<std::string>& wrong) {
-  const Parts parts = parts_of(folder, expected);
-  for (const auto& part : {parts.train, parts.test})
-    for (Index n = 0; part && n < part->samples(); n++) try {
-        check_picture(part->file(n), {part->sample_extents()[1], part->sample_extents()[2]});
-      } catch (const UserError& e) {
-        wrong.emplace_back(e.what());
-      }
-  return {parts.train, parts.test};
+std::vector<DamagedPicture> undecodable(const FolderData& data, Range samples, Index step, const std::vector<int>& cores) {
+  const auto decode = [&](Index n) {
+    with_sample(data, n, [](const std::string&, const PictureFiles& part, Index its) { part.check_decodes(its); });
+  };
+  std::vector<DamagedPicture> out;
+  for (const Unreadable& one : unreadable(samples, step, decode, cores)) out.push_back({name_of(data, one.sample), one.why});
+  return out;
 }
 
-std::vector<std::string> check_folder(const fs::path& folder, const SampleKind& expected) {
-  std::vector<std::string> wrong;
-  check_folder(folder, expected, wrong);
-  return wrong;
+Datasets load_folder(const fs::path& folder, const SampleKind& expected, const FolderOptions& options) {
+  const FolderData data = open_folder(folder, expected, options);
+  return {data.train, data.test};
+}
+
+std::vector<std::string> check_folder(const fs::path& folder, const SampleKind& expected, const FolderOptions& options) {
+  const FolderHeaders found = read_headers(open_folder(folder, expected, options));
+  std::vector<std::string> out = found.other_size;
+  for (const DamagedPicture& one : found.damaged) out.push_back(one.why);
+  return out;
 }
 
 }  // namespace motley

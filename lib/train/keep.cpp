@@ -100,7 +100,7 @@ void save_weights(Runtime& rt, const State& state, const fs::path& path) {
   on_rank_0(rt.transport(), [&] {
     if (path.extension() != ".safetensors" && path.extension() != ".npz")
       throw UserError(path.string() + ": expected a name that ends in .safetensors or .npz");
-    writer = path.extension() == ".npz" ? new_npz(path, tensors) : new_safetensors(path, tensors, {});
+    writer = path.extension() == ".npz" ? new_npz(path, tensors) : new_safetensors(path, tensors, metadata_of(state.classes()));
   });
   std::optional<UserError> failed;
   for (const StateEntry& e : state.entries()) {
@@ -152,6 +152,8 @@ void load_weights(Runtime& rt, State& state, const fs::path& path, const LoadWei
     each(require_valid);  // damaged values are found before any are overwritten
   });
   agreed(rt.transport(), [&] {
+    // Fresh tensors may be a new head, for other classes than the file's.
+    if (state.classes().empty() && options.fresh.empty()) state.set_classes(file->classes());
     each([&](const StateEntry& e, const std::vector<BoxValues>& values) {
       state.set_shard(e.name, values);
       if (state.has(e.name, kAverage)) state.set_shard(e.name, values, kAverage);
@@ -189,6 +191,7 @@ Manifest load_checkpoint(Runtime& rt, State& state, const fs::path& directory, c
     for (const auto& [box, its] : boxes)
       if (its != nullptr) check_values(*from, *its, box->as.box);
   });
+  if (state.classes().empty()) state.set_classes(from->manifest().classes);
   agreed(rt.transport(), [&] {
     std::vector<std::byte> room;  // of the largest box
     for (const auto& [box, its] : boxes) read_box(state, *from, *box, its, room);

@@ -114,15 +114,18 @@ class NpyLabels {
       check_count(samples, of);
       return;
     }
+    const bool by_class = dtype_ == DType::i32 && all.size() == 2 && all[1] == expected.classes && expected.label_extents.empty();
+    const std::string one_hot = by_class ? "; of a row per sample, 1 at its class, labels.argmax(1) makes integers" : "";
     if (dtype_ == DType::i32 && std::find(kLabelTypes.begin(), kLabelTypes.end(), array_.type()) == kLabelTypes.end())
-      throw UserError(array_.name() + ": labels of type '" + array_.type() + "'; expected integers", Exit::data);
+      throw UserError(array_.name() + ": labels of type '" + array_.type() + "'; expected integers" + one_hot, Exit::data);
     if (dtype_ == DType::i32 && all.size() == 1) extents_.clear();  // one label that applies to each element
     if (all.empty() || !std::equal(all.begin() + 1, all.end(), extents_.begin(), extents_.end())) {
       const std::string sizes = shape_text(expected.label_extents), each = "[samples, " + sizes.substr(1);
       throw UserError(array_.name() + ": an array " + shape_text(all) + "; expected " +
                           (expected.label_extents.empty() ? "[samples], a label for each"
                            : dtype_ == DType::i32         ? "[samples] or " + each
-                                                          : each),
+                                                          : each) +
+                          one_hot,
                       Exit::data);
     }
     check_count(samples, of);

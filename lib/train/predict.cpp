@@ -23,9 +23,11 @@ Predictions predict(Runtime& rt, Predictor& predictor, const std::shared_ptr<con
   const Index samples = data->samples();
   require_whole_batches(passes, image, samples);
   Predictions out;
+  out.batch = *found;
   Index outer = 1, inner = 1;  // dims before and after the batch's
   for (std::size_t d = 0; d < output.shape.rank(); d++) {
     out.extents.push_back(d == *found ? samples : output.shape[d].size);
+    out.dims.push_back(output.shape[d].name);
     (d < *found ? outer : inner) *= d == *found ? 1 : output.shape[d].size;
   }
   if (rt.rank() == 0) out.values.resize(static_cast<std::size_t>(outer * samples * inner));

@@ -12,16 +12,17 @@ namespace motley {
 
 namespace {
 
-constexpr Index kPieces = 16;  // of a box: the step waits for at most one piece
+constexpr Index kPieces = 16;  // of a box: the step waits for at most one piece of each thread
+constexpr std::size_t kMostThreads = 16;
 
 }  // namespace
 
 ReadAhead::ReadAhead(const std::vector<int>& cores, Feeds first) {
   fill(slots_[0], std::move(first));
-  if (cores.empty()) return;
   try {
-    thread_ = start_beside(cores, [this] { work(); });
-  } catch (const std::system_error&) {  // no thread can be started: the step reads
+    for (std::size_t i = 0; i < std::min(cores.size(), kMostThreads); i++)
+      threads_.push_back(start_beside(cores, [this] { work(); }));
+  } catch (const std::system_error&) {  // no further thread can be started; without any the step reads
   }
 }
 
@@ -31,7 +32,7 @@ ReadAhead::~ReadAhead() {
     over_ = true;
   }
   changed_.notify_all();
-  if (thread_.joinable()) thread_.join();
+  for (std::thread& thread : threads_) thread.join();
 }
 
 ReadAhead::Feeds ReadAhead::next(Feeds next) {
@@ -53,7 +54,7 @@ ReadAhead::Feeds ReadAhead::next(Feeds next) {
   return out;
 }
 
-// Called while the thread does not work on the slot.
+// Called while no thread works on the slot.
 void ReadAhead::fill(Slot& slot, Feeds feeds) {
   slot.feeds = std::move(feeds);
   slot.error = nullptr;
@@ -85,7 +86,7 @@ void ReadAhead::give(Slot& slot, const std::string& name, const Box& box, std::s
   const Request request{name, box, out.size()};
   for (Reading& reading : slot.readings)
     if (reading.request == request) return give_reading(slot, reading, out);
-  if (!out.empty() && thread_.joinable()) {
+  if (!out.empty() && !threads_.empty()) {
     const std::scoped_lock lock(mutex_);
     if (std::find(requests_.begin(), requests_.end(), request) == requests_.end()) requests_.push_back(request);
   }

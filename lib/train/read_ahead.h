@@ -17,19 +17,19 @@
 namespace motley {
 
 // The requests of a step (inputs and boxes) are the same in every step: what was read of one batch is read ahead for the next ones
-// by a thread, in pieces; pieces that the thread has not begun when the step needs them are read by the step. So a step never reads
-// later than without the thread, and the values are those that the feeds give: reading is a pure function.
+// by threads, in pieces; pieces that no thread has begun when the step needs them are read by the step. So a step never reads later
+// than without the threads, and the values are those that the feeds give: reading is a pure function.
 class ReadAhead {
  public:
   using Feeds = std::map<std::string, ReadBox>;
-  // cores: where the thread runs, none of them a rank's; empty: there is no thread and the step reads (on a rank's own core the
-  // thread would only slow the kernels down, measured in lib/train/README.md). first: feeds of the first batch.
+  // cores: where the threads run, one for each of them, none a rank's; empty: there is no thread and the step reads (on a rank's
+  // own core it would only slow the kernels down, measured in lib/train/README.md). first: feeds of the first batch.
   ReadAhead(const std::vector<int>& cores, Feeds first);
-  ~ReadAhead();  // waits for the piece that is being read
+  ~ReadAhead();  // waits for the pieces that are being read
   ReadAhead(const ReadAhead&) = delete;
   ReadAhead& operator=(const ReadAhead&) = delete;
-  // Feeds of the batch that was given before, valid until the next call. An error of the thread is thrown where the box is read.
-  // next: feeds of the batch after it, which the thread begins; empty: there is none.
+  // Feeds of the batch that was given before, valid until the next call. An error of a thread is thrown where the box is read.
+  // next: feeds of the batch after it, which the threads begin; empty: there is none.
   Feeds next(Feeds next);
 
  private:
@@ -65,7 +65,7 @@ class ReadAhead {
   Slot slots_[2]{};
   int now_ = 1;  // the slot of this step; the other slot is for the next batch
   bool over_ = false;
-  std::thread thread_;
+  std::vector<std::thread> threads_{};
 };
 
 }  // namespace motley

@@ -75,6 +75,11 @@ const Table<TrainSummary>& run_fields() {
       {"disturbed", "of the most disturbed rank", "number or null", false,
        [](Reader&, const Json&, TrainSummary&) {}},  // computed from the ranks' figures
       list_field("ranks", "the same figures per rank", &TrainSummary::ranks, rank_fields()),
+      {"classes", "their names, by number", "list or null", false,
+       [](Reader& r, const Json& j, TrainSummary& out) {
+         if (!std::holds_alternative<std::nullptr_t>(j.value))
+           r.list(j, [&](const Json& one, std::size_t) { r.text(one, out.classes.emplace_back()); });
+       }},
       {"copies_differ", "tensors whose copies differ", "list", true, [](Reader& r, const Json& j, TrainSummary& out) {
          r.list(j, [&](const Json& one, std::size_t) { r.text(one, out.copies_differ.emplace_back()); });
        }}};
@@ -215,7 +220,7 @@ void write_run_json(const std::filesystem::path& directory, const TrainSummary& 
   out.set("measured_step_seconds", known(s.measured_step_seconds));
   out.set("bytes_predicted", known(s.bytes_predicted)).set("bytes_counted", known(s.bytes_counted));
   out.set("disturbed", known(s.disturbed()));
-  Json ranks{Json::Array{}}, differ{Json::Array{}};
+  Json ranks{Json::Array{}}, differ{Json::Array{}}, classes{Json::Array{}};
   for (const RankFigures& r : s.ranks) {
     Json one;
     one.set("predicted_step_seconds", known(r.predicted_step_seconds)).set("measured_step_seconds", known(r.measured_step_seconds));
@@ -227,6 +232,8 @@ void write_run_json(const std::filesystem::path& directory, const TrainSummary& 
     ranks.push(std::move(one));
   }
   for (const std::string& name : s.copies_differ) differ.push(name);
+  for (const std::string& name : s.classes) classes.push(name);
+  out.set("classes", s.classes.empty() ? Json(nullptr) : std::move(classes));
   out.set("ranks", std::move(ranks)).set("copies_differ", std::move(differ));
   write_file((directory / "run.json").string(), to_text(out, 2) + "\n");
 }

@@ -79,6 +79,7 @@ struct TrainSummary {
   std::optional<Index> bytes_predicted{}, bytes_counted{};  // per step, summed over ranks
   std::vector<RankFigures> ranks{};
   std::vector<std::string> copies_differ{};
+  std::vector<std::string> classes{};       // names, by number; empty: not known
   std::optional<double> disturbed() const;  // that of the most disturbed rank
 };
 

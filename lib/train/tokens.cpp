@@ -8,7 +8,9 @@
 #include <limits>
 #include <string>
 
+#include "base/likely_kind.h"
 #include "train/elements.h"
+#include "train/token_samples.h"
 
 namespace motley {
 
@@ -26,6 +28,7 @@ class TokenFile {
       throw UserError(path.string() + ": " + std::to_string(size) + " bytes are not a whole number of tokens of " +
                           std::to_string(bytes_) + " bytes; expected \"type\" to be the type of a token in the file",
                       Exit::data);
+    refuse_other_kind();
     bytes_ == 2 ? refuse_wider<std::uint16_t>(vocabulary) : refuse_wider<std::uint32_t>(vocabulary);
   }
   const fs::path& path() const { return file_.path(); }
@@ -38,6 +41,16 @@ class TokenFile {
   }
 
  private:
+  // A file of another kind would be trained on as if its bytes were tokens.
+  void refuse_other_kind() const {
+    const std::string kind = likely_kind(file_.text(0, std::min<std::uint64_t>(file_.size(), kKindBytes)));
+    if (kind.empty()) return;
+    throw UserError(
+        fmt::format("{}: expected the numbers of tokens alone, {} bits each, as numpy.asarray(ids, \"<u{}\").tofile(...) "
+                    "writes them{}",
+                    path().string(), 8 * bytes_, bytes_, kind),
+        Exit::data);
+  }
   // Numbers of wider tokens: every second one, an upper half, is 0 (at most most_upper, if the vocabulary exceeds T), others are
   // greater and not all equal. Such a file would be trained on without any error, with the zeros guessed right.
   template <class T>
@@ -85,10 +98,10 @@ class TokenFile {
 
 class Tokens final : public Dataset {
  public:
-  // The tokens of `range`.
-  Tokens(std::shared_ptr<const TokenFile> file, Range range, Index positions, Index vocabulary)
-      : file_(std::move(file)), range_(range), positions_(positions), vocabulary_(vocabulary) {}
-  Index samples() const override { return range_.size() == 0 ? 0 : (range_.size() - 1) / positions_; }
+  // The tokens of `range`. labelled: each has a next one.
+  Tokens(std::shared_ptr<const TokenFile> file, Range range, Index positions, Index vocabulary, bool labelled = true)
+      : file_(std::move(file)), range_(range), positions_(positions), vocabulary_(vocabulary), labelled_(labelled) {}
+  Index samples() const override { return range_.size() == 0 ? 0 : (range_.size() - (labelled_ ? 1 : 0)) / positions_; }
   Index classes() const override { return vocabulary_; }
   std::vector<Index> sample_extents() const override { return {positions_}; }
   std::vector<Index> label_extents() const override { return {positions_}; }
@@ -119,6 +132,7 @@ class Tokens final : public Dataset {
   std::shared_ptr<const TokenFile> file_;
   Range range_;
   Index positions_, vocabulary_;
+  bool labelled_;
 };
 
 // Tokens must be below it; 0: any.
@@ -160,6 +174,16 @@ Datasets load_tokens(const TokenFiles& files, const SampleKind& expected) {
   if (train->samples() == 0) refuse_short(first, split);
   if (!files.test_path.empty() && test->samples() == 0) refuse_short(*opened.back(), opened.back()->tokens());
   return {train, test->samples() == 0 ? nullptr : test};
+}
+
+std::shared_ptr<const Dataset> token_samples(const fs::path& file, TokenType type, Index positions, Index vocabulary) {
+  const auto opened = std::make_shared<TokenFile>(file, type, vocabulary);
+  const Index most = vocabulary > 0 ? vocabulary : std::numeric_limits<std::int32_t>::max();
+  auto out = std::make_shared<Tokens>(opened, Range{0, opened->tokens()}, positions, most, false);
+  if (out->samples() == 0)
+    throw UserError(fmt::format("{}: {} tokens are too few for one sample of {}", file.string(), opened->tokens(), positions),
+                    Exit::data);
+  return out;
 }
 
 void check_tokens(const TokenFiles& files, const SampleKind& expected) {

@@ -61,6 +61,21 @@ bool needs_messages(const std::vector<int>& planned, const std::vector<int>& fou
   return false;
 }
 
+}  // namespace
+
+std::string renamed_classes(const std::vector<std::string>& of_weights, const std::vector<std::string>& of_data) {
+  if (of_weights.empty() || of_data.empty() || of_weights == of_data) return "";
+  const auto name = [](const std::vector<std::string>& names, std::size_t k) {
+    return k < names.size() ? "\"" + names[k] + "\"" : "no class";
+  };
+  std::size_t k = 0;
+  while (name(of_weights, k) == name(of_data, k)) k++;
+  return fmt::format("the weights were trained with other classes: number {} is {} there and {} in the data", k,
+                     name(of_weights, k), name(of_data, k));
+}
+
+namespace {
+
 class Job {
  public:
   Job(Runtime& rt, const TrainPlanInput& input)
@@ -78,6 +93,8 @@ class Job {
     order_.emplace(in_.data.train->samples(), batch_, in_.seed);
     if (in_.epochs < 1 && in_.max_steps < 1) throw UserError("nothing to train: set epochs or max_steps to at least 1");
     total_ = whole_course(extent()).end;
+    out_.classes = in_.data.train->class_names();
+    trainer_.state().set_classes(out_.classes);
     out_.predicted_step_seconds = plan_.data().step_seconds;
     const auto memory = control::all_of(rt.transport(), trainer_.executor().memory_bytes());
     for (int r = 0; r < rt.ranks(); r++) {
@@ -142,10 +159,11 @@ class Job {
         in_.say("note: " + note);
     if (const std::string note = rate_note(was); !note.empty()) in_.say(note);
     if (const std::uint64_t seed = was.seed; out_.steps > 0 && seed != in_.seed)
-      in_.say(
-          fmt::format("note: the checkpoint was saved with the seed {}, this job has {}: dropout and the order of samples are not "
-                      "those of its run",
-                      seed, in_.seed));
+      in_.say(fmt::format(
+          "note: the checkpoint was saved with the seed {}, this job has {}: dropout, the order of samples and a validation part "
+          "are not those of its run",
+          seed, in_.seed));
+    if (const std::string text = renamed_classes(was.classes, out_.classes); !text.empty()) in_.say("note: " + text);
     if (from.batch_size > 0 && (from.batch_size != batch_ || from.samples != samples))
       in_.say("note: the checkpoint was saved with batches of " + std::to_string(from.batch_size) + " of " +
               std::to_string(from.samples) + " samples, this job has batches of " + std::to_string(batch_) + " of " +

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "train/checkpoint_options.h"
 #include "train/feed_names.h"
@@ -53,6 +54,9 @@ struct TrainPlanInput {
 // be written, except for a checkpoint during training, which only gives a warning; LossNotFinite; CopiesDiffer. A rank that fails
 // alone throws alone: Runtime ends the others.
 TrainSummary train_job(Runtime& rt, const TrainPlanInput& input);
+
+// How the classes of weights differ from those of data; empty: they do not, or are not known.
+std::string renamed_classes(const std::vector<std::string>& of_weights, const std::vector<std::string>& of_data);
 
 // Sets what run.json says of a run that ended with this error: status, code, reason, and further details of the error.
 void note_failure(TrainSummary& summary, const Error& e);

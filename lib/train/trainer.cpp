@@ -348,7 +348,12 @@ void Trainer::begin_save(const std::filesystem::path& checkpoint, const DataPosi
   const StoredPosition data{position.epoch, position.batch, position.batch_size, position.samples};
   impl_->saver.begin(
       checkpoint,
-      {.step = impl_->step, .seed = impl_->seed, .optimizer = impl_->optimizer(), .learning_rate = impl_->rate, .data = data});
+      {.step = impl_->step,
+       .seed = impl_->seed,
+       .optimizer = impl_->optimizer(),
+       .learning_rate = impl_->rate,
+       .classes = impl_->state.classes(),
+       .data = data});
 }
 void Trainer::finish_save() {
   impl_->saver.finish();

@@ -92,6 +92,7 @@ class CheckpointWeights final : public WeightsFile {
     return std::unique_ptr<WeightsFile>(new CheckpointWeights(std::move(checkpoint), std::move(entries), std::move(tensors)));
   }
 
+  std::vector<std::string> classes() const override { return checkpoint_->manifest().classes; }
   NpyData read(int tensor) const override {
     const StoredTensor& its = at(tensors(), tensor);
     Box all;
@@ -128,8 +129,9 @@ class CheckpointWeights final : public WeightsFile {
 
 class CheckpointWriter final : public WeightsWriter {
  public:
-  CheckpointWriter(const fs::path& directory, std::vector<StoredTensor> tensors)
+  CheckpointWriter(const fs::path& directory, std::vector<StoredTensor> tensors, const std::vector<std::string>& classes)
       : final_(plain_path(directory)), tensors_(std::move(tensors)) {
+    manifest_.classes = classes;
     require_folder(final_);
     require_names(tensors_);
     for (const StoredTensor& t : tensors_)
@@ -291,8 +293,9 @@ std::unique_ptr<WeightsFile> open_checkpoint(const fs::path& directory) {
   return CheckpointWeights::open(directory);
 }
 
-std::unique_ptr<WeightsWriter> new_checkpoint(const fs::path& directory, const std::vector<StoredTensor>& tensors) {
-  return std::make_unique<CheckpointWriter>(directory, tensors);
+std::unique_ptr<WeightsWriter> new_checkpoint(const fs::path& directory, const std::vector<StoredTensor>& tensors,
+                                              const std::vector<std::string>& classes) {
+  return std::make_unique<CheckpointWriter>(directory, tensors, classes);
 }
 
 std::optional<Index> step_of(const fs::path& checkpoint) {

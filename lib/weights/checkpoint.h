@@ -68,7 +68,8 @@ class Checkpoint {
 // The checkpoint's parameters and statistics.
 std::unique_ptr<WeightsFile> open_checkpoint(const std::filesystem::path& directory);
 // A checkpoint of complete tensors, without optimizer slots, at step 0.
-std::unique_ptr<WeightsWriter> new_checkpoint(const std::filesystem::path& directory, const std::vector<StoredTensor>& tensors);
+std::unique_ptr<WeightsWriter> new_checkpoint(const std::filesystem::path& directory, const std::vector<StoredTensor>& tensors,
+                                              const std::vector<std::string>& classes = {});
 // The checkpoints of a run, the newest first, whether they are complete or not.
 std::vector<std::filesystem::path> checkpoints_of(const std::filesystem::path& run_directory);
 // The step of a directory "step-N"; nothing: it has another name.

@@ -247,6 +247,7 @@ class Renamed final : public WeightsFile {
   Renamed(std::unique_ptr<WeightsFile> file, std::vector<StoredTensor> tensors, std::vector<Source> sources)
       : WeightsFile(file->name(), std::move(tensors)), file_(std::move(file)), sources_(std::move(sources)) {}
 
+  std::vector<std::string> classes() const override { return file_->classes(); }
   NpyData read(int tensor) const override {
     const Source& source = at(sources_, tensor);
     NpyData all = file_->read(source.tensor);

@@ -111,6 +111,10 @@ const Table<Manifest>& manifest_fields() {
        [](Reader& r, const Json& j, Manifest& out) {
          if (double rate = 0; r.number(j, rate, {.least = 0})) out.learning_rate = rate;
        }},
+      {"classes", "their names, by number", "list", false,
+       [](Reader& r, const Json& j, Manifest& out) {
+         r.list(j, [&](const Json& one, std::size_t) { r.text(one, out.classes.emplace_back()); });
+       }},
       {"data", "where training is in its data", "object", true,
        [](Reader& r, const Json& j, Manifest& out) { r.object(j, position_fields(), out.data); }},
       list_field("files", "with the values, one per rank that owns any", &Manifest::files, file_fields()),
@@ -246,6 +250,11 @@ std::string to_text(const Manifest& m) {
   out.set("version", 1).set("step", m.step).set("seed", seed_json(m.seed));
   if (!m.optimizer.empty()) out.set("optimizer", m.optimizer);
   if (m.learning_rate) out.set("learning_rate", *m.learning_rate);
+  if (!m.classes.empty()) {
+    Json classes{Json::Array{}};
+    for (const std::string& name : m.classes) classes.push(name);
+    out.set("classes", std::move(classes));
+  }
   out.set("data", std::move(data));
   return to_text(out.set("files", std::move(files)).set("tensors", std::move(entries)), 1) + "\n";
 }

@@ -40,6 +40,7 @@ struct Manifest {
   std::uint64_t seed = 0;
   std::string optimizer{};                // its kind; empty: not known (weights alone, or written by an older motley)
   std::optional<double> learning_rate{};  // of the last step; nothing: not known
+  std::vector<std::string> classes{};     // names, by number; empty: not known
   StoredPosition data{};
   std::vector<StoredFile> files{};
   std::vector<StoredEntry> entries{};

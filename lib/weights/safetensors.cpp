@@ -40,6 +40,7 @@ static_assert(std::endian::native == std::endian::little, "the files are little 
 
 constexpr std::uint64_t kMostHeader = 100'000'000;  // bytes: the reference implementation's limit
 constexpr const char* kHash = "xxh3:";
+constexpr const char* kClasses = "classes";  // its value is a list of texts, as JSON
 
 struct Extent {  // bytes of the buffer that follows the header
   std::uint64_t begin = 0, end = 0;
@@ -50,8 +51,23 @@ struct Header {
   std::vector<Extent> extents{};
   std::map<std::string, std::string> hashes{};  // of tensors that have one
   std::map<std::string, std::string> aliases{};
+  std::vector<std::string> classes{};
   std::uint64_t data = 0;  // the buffer's first byte in the file
 };
+
+// What another program has written under this key is its own affair: nothing, unless it is such a list.
+std::vector<std::string> classes_in(const std::string& text) {
+  Complaints ignored;
+  const std::optional<Json> json = read_json(kClasses, text, ignored);
+  const auto* list = json ? std::get_if<Json::Array>(&json->value) : nullptr;
+  std::vector<std::string> out;
+  for (std::size_t i = 0; list != nullptr && i < list->size(); i++) {
+    const auto* name = std::get_if<std::string>(&(*list)[i].value);
+    if (name == nullptr) return {};
+    out.push_back(*name);
+  }
+  return out;
+}
 
 class HeaderReader {
  public:
@@ -115,7 +131,9 @@ class HeaderReader {
       const auto* text = std::get_if<std::string>(&m.value.value);
       if (text == nullptr)
         damaged("__metadata__: " + shown(m.key) + ": expected a text, found " + Reader::kind(m.value).substr(0, 80));
-      if (m.key.starts_with(kHash))
+      if (m.key == kClasses)
+        out_.classes = classes_in(*text);
+      else if (m.key.starts_with(kHash))
         out_.hashes[m.key.substr(std::strlen(kHash))] = *text;
       else
         out_.aliases[m.key] = *text;  // safetensors.torch.save_model: a tied weight's other name -> the tensor that has it
@@ -196,6 +214,7 @@ class SafetensorsFile final : public WeightsFile {
   SafetensorsFile(std::unique_ptr<InputFile> file, Header header)
       : WeightsFile(file->path().string(), header.tensors, header.aliases), file_(std::move(file)), header_(std::move(header)) {}
 
+  std::vector<std::string> classes() const override { return header_.classes; }
   NpyData read(int tensor) const override {
     const StoredTensor& its = at(tensors(), tensor);
     const Extent& extent = at(header_.extents, tensor);
@@ -273,6 +292,13 @@ std::unique_ptr<WeightsFile> open_safetensors(const fs::path& path) {
   auto file = std::make_unique<InputFile>(path);
   Header header = HeaderReader(*file).read();
   return std::make_unique<SafetensorsFile>(std::move(file), std::move(header));
+}
+
+Metadata metadata_of(const std::vector<std::string>& classes) {
+  if (classes.empty()) return {};
+  Json list{Json::Array{}};
+  for (const std::string& name : classes) list.push(name);
+  return {{kClasses, to_text(list)}};
 }
 
 std::unique_ptr<WeightsWriter> new_safetensors(const fs::path& path, const std::vector<StoredTensor>& tensors,

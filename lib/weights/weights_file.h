@@ -35,7 +35,8 @@ class WeightsFile {
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
   // Further names of tensors: name -> tensor. A file of tied weights has each value once.
   const std::map<std::string, std::string>& aliases() const { return aliases_; }
-  int find(const std::string& tensor) const;  // -1: no tensor has this name; aliases do not count
+  int find(const std::string& tensor) const;                       // -1: no tensor has this name; aliases do not count
+  virtual std::vector<std::string> classes() const { return {}; }  // names, by number; empty: the file does not have them
   // A complete tensor; 16-bit floats are widened. UserError (65, 74).
   virtual NpyData read(int tensor) const = 0;
   // A tensor's values inside these boxes, row-major. The boxes refer to `extents`, which have as many elements. UserError (65, 74).
@@ -65,6 +66,7 @@ class WeightsWriter {
   virtual void finish() = 0;
 };
 using Metadata = std::map<std::string, std::string>;
+Metadata metadata_of(const std::vector<std::string>& classes);  // "classes": a list in JSON; nothing where there are none
 // tensors: all that will be added, in order; F32, F64, I32 or I64. metadata: written only by safetensors.
 std::unique_ptr<WeightsWriter> new_safetensors(const std::filesystem::path& path, const std::vector<StoredTensor>& tensors,
                                                const Metadata& metadata);

@@ -99,6 +99,8 @@ TEST_CASE("IDX files are read, packed or not, whole or by box") {
   CHECK(out[2] == 16 / 255.0);
   data.train->read(0, {{0, 0}, {0, 4}, {0, 3}}, {});
   CHECK(load_fashion_mnist(folder.path).train->samples() == 12);
+  CHECK(load_fashion_mnist(folder.path).test->class_names().at(9) == "Ankle boot");
+  CHECK(data.train->class_names().at(9) == "9");
 }
 
 TEST_CASE("an IDX file that is missing is named with how to get it") {

@@ -120,6 +120,23 @@ std::string safetensors(const std::string& header, const std::string& buffer = "
 
 }  // namespace
 
+TEST_CASE("files of weights keep the names of the classes") {
+  const Directory in;
+  const Tensors tensors = some(false);
+  const std::vector<std::string> names{"cup", "a \"dog\"", "", "nämé"};
+  write(*new_safetensors(in.path / "a.safetensors", tensors.list, metadata_of(names)), tensors);
+  CHECK(open_weights(in.path / "a.safetensors")->classes() == names);
+  write(*new_checkpoint(in.path / "a", tensors.list, names), tensors);
+  CHECK(open_weights(in.path / "a")->classes() == names);
+  write(*new_checkpoint(in.path / "b", tensors.list), tensors);
+  CHECK(open_weights(in.path / "b")->classes().empty());
+  // Another program's metadata of that name.
+  for (const char* text : {"3", "\\\"cup\\\"", "[1, 2]", "[\\\"cup\\\", 1]", "cup, dog", "["}) {
+    put(in.path / "b.safetensors", safetensors(R"({"__metadata__": {"classes": ")" + std::string(text) + R"("}})"));
+    CHECK(open_weights(in.path / "b.safetensors")->classes().empty());
+  }
+}
+
 TEST_CASE("safetensors, npz and checkpoints give back what was written") {
   const Directory in;
   const Tensors tensors = some(true), without = some(false);
