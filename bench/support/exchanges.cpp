@@ -129,13 +129,13 @@ Exchange::Exchange(const Case& c, Backend& backend, Transport& transport)
   const Box mine{part(c, transport.rank())};
   std::vector<double> values;
   for (Index i = mine[0].begin; i < mine[0].end; i++) values.push_back(static_cast<double>(input_value(transport.rank(), i)));
-  executor_->write(program_.main_buffer[kResult], mine, values);
+  executor_->write(program_.buffer_of(kResult, Stored::As::home, mine), mine, values);
 }
 
 void Exchange::check_result() const {
   const Box box = read_by(case_, program_.rank);
   const bool sums = case_.kind == Kind::all_reduce || case_.kind == Kind::reduce_scatter;
-  const std::vector<double> values = executor_->read(program_.main_buffer[kResult], box);
+  const std::vector<double> values = executor_->read(program_.buffer_of(kResult, Stored::As::reader, box), box);
   for (Index i = box[0].begin; i < box[0].end; i++) {
     const int writer = i < part(case_, 0).end ? 0 : 1;
     const float want = sums ? input_value(0, i) + input_value(1, i) : input_value(writer, i);

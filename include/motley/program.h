@@ -23,7 +23,7 @@ enum class Space : std::uint8_t { arena, state, kept, peer };
 struct Buffer {
   std::string name{};             ///< for errors
   DType dtype = DType::f32;       ///< of its elements
-  Box box{};                      ///< the hull of what this rank has of the tensor, global indices
+  Box box{};                      ///< the hull of the boxes in it, global indices
   Format format = Format::plain;  ///< order of its elements
   Space space = Space::arena;     ///< where it is stored
   Index bytes = 0;                ///< its size
@@ -33,6 +33,15 @@ struct Buffer {
   int peer = -1;                  ///< Space::peer: the rank whose memory it is
   int exchange = -1;              ///< Space::peer: the exchange to this rank
   int piece = -1;                 ///< Space::peer: its number among that exchange's window pieces from that rank
+};
+
+/// A box that a rank has of a tensor, in a buffer that contains it. made: a pass writes it there. owner, home, reader: as the plan
+/// says. Of a tensor that arrives in tiles: each tile. Elements that several buffers have are copied from one to the others.
+struct Stored {
+  enum class As : std::uint8_t { made, owner, home, reader };
+  As as = As::reader;  ///< what it is here for
+  Box box{};           ///< global indices
+  int buffer = -1;     ///< which buffer
 };
 
 /// An element of a buffer.
@@ -119,8 +128,10 @@ struct Program {
   std::vector<std::string> exchange_names{};  ///< by exchange number, the same on every rank
   std::vector<FedBuffer> feeds{};             ///< inputs and labels
   std::vector<Slice> slices{};                ///< owned boxes of parameters
-  std::vector<int> main_buffer{};             ///< per tensor of the plan's passes; -1: this rank has nothing of it
-  int forward_steps = 0;                      ///< the first so many steps make the loss and the logits
+  std::vector<std::vector<Stored>> stored{};  ///< per tensor of the plan's passes: what this rank has of it
+  /// The buffer that has this box of the tensor as an owner, a reader, ...; -1: none has.
+  int buffer_of(int tensor, Stored::As as, const Box& all_of) const;
+  int forward_steps = 0;  ///< the first so many steps make the loss and the logits
   int combine_begin = 0;  ///< the first step after a micro-batch's gradients: sums over all micro-batches, norms
   int update_begin = 0;   ///< the first step of the update; before it all ranks agree to run it
   int move_begin = 0;     ///< the first step after norms of parameters and directions; before it the ranks sum them (directs)

@@ -71,6 +71,16 @@ std::vector<Index> units_of(Index size) {
   return out;
 }
 
+// What a part needs of the memory depends on its picks: where memory is lacking, with picks of their own.
+Trial tried(const PartTrials& trials, Proposal of, const Trial& now) {
+  if (now.lacking == 0) return trials.quick(std::move(of), now.plan);
+  try {
+    return trials.improved(std::move(of));
+  } catch (const LayoutError&) {  // lists along an axis that do not tile
+    return {};
+  }
+}
+
 // Adds each plan that was better to `path`.
 bool move_in(const PartTrials& trials, Trial& now, std::size_t i, int per, std::size_t list, int& left,
              std::vector<Proposal>& path) {
@@ -88,7 +98,7 @@ bool move_in(const PartTrials& trials, Trial& now, std::size_t i, int per, std::
         of->why[i] = now.lacking > 0 ? "as much as the devices' memory allows"
                                      : "local search: units were moved between ranks while the predicted step got faster";
         left--;
-        again = take(trials.quick(*std::move(of), now.plan), now, kGain);
+        again = take(tried(trials, *std::move(of), now), now, kGain);
         if (again) path.push_back(now.of);
         any = any || again;
       }

@@ -86,8 +86,8 @@ Program finished(Draft draft) {
   }
   for (int* begin : {&out.combine_begin, &out.update_begin, &out.move_begin})
     if (*begin < 0) *begin = static_cast<int>(out.steps.size());
-  for (int& main : out.main_buffer)  // a tensor that exists only inside a kernel
-    if (main >= 0 && !at(used, main) && at(out.buffers, main).space == Space::arena) main = -1;
+  for (std::vector<Stored>& stored : out.stored)  // a tensor that exists only inside a kernel
+    std::erase_if(stored, [&](const Stored& s) { return !at(used, s.buffer) && at(out.buffers, s.buffer).space == Space::arena; });
   return out;
 }
 

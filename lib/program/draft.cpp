@@ -10,6 +10,7 @@
 #include "kernels/operands.h"
 #include "plan/kernel_of.h"
 #include "plan/tiles.h"
+#include "program/stored.h"
 
 namespace motley {
 
@@ -19,14 +20,9 @@ Draft::Draft(const LocalPlan& local) : plan(local) {
   program.rank = plan.rank();
   program.dtype = plan.data().dtype;
   program.micro_batches = static_cast<int>(all.accumulate);
-  program.main_buffer.assign(all.tensors.size(), -1);
+  program.stored.resize(all.tensors.size());
   for (int t : all.parameters) {
-    std::vector<Box> reads;
-    for (const Shard& h : plan.plan_of(t).readers)
-      if (h.rank == plan.rank()) reads.push_back(h.box);
-    const auto& home = plan.plan_of(t).home;
-    const auto count = std::count_if(home.begin(), home.end(), [&](const Shard& h) { return h.rank == plan.rank(); });
-    for (const Shard& h : home) {
+    for (const Shard& h : plan.plan_of(t).home) {
       if (h.rank != plan.rank()) continue;
       Slice s;
       s.tensor = t;
@@ -38,8 +34,6 @@ Draft::Draft(const LocalPlan& local) : plan(local) {
       for (const std::string& slot : update_slots(all))
         if (all.trains && all.is_trained(t))
           s.slots.push_back(add_buffer(slot + " of " + s.name, program.dtype, h.box, plan.format_of(t), Space::state));
-      if (count == 1 && reads.size() == 1 && reads.front() == h.box && !plan.shared(t).is_shared())
-        at(program.main_buffer, t) = s.value;
       program.slices.push_back(std::move(s));
     }
   }
@@ -60,8 +54,10 @@ Draft::Draft(const LocalPlan& local) : plan(local) {
     const TensorRole role = plan.tensor(t).role;
     const auto& readers = plan.plan_of(t).readers;
     const bool here = std::any_of(readers.begin(), readers.end(), [&](const Shard& h) { return h.rank == plan.rank(); });
-    if (here && (role == TensorRole::input || role == TensorRole::label || role == TensorRole::key))
-      program.feeds.push_back({t, plan.tensor(t).name, main_buffer(t)});
+    if (!here || (role != TensorRole::input && role != TensorRole::label && role != TensorRole::key)) continue;
+    std::set<int> buffers;
+    for (const Stored& s : stored(t))
+      if (buffers.insert(s.buffer).second) program.feeds.push_back({t, plan.tensor(t).name, s.buffer});
   }
 }
 
@@ -88,52 +84,80 @@ View Draft::fresh_view(const std::string& name, int t, const Box& box) {
   return view_of(buffer(made), made, box);
 }
 
-int Draft::main_buffer(int t) {
-  if (const int made = at(program.main_buffer, t); made >= 0) return made;
-  const std::string& name = plan.tensor(t).name;
-  if (const SharedTensor& shared = plan.shared(t); shared.has(plan.rank())) {
-    const int made =
-        add_buffer(name, plan.dtype_of(t), shared.box, plan.format_of(t), shared.home == plan.rank() ? Space::arena : Space::peer);
-    if (shared.home != plan.rank()) buffer(made).peer = shared.home;
-    return at(program.main_buffer, t) = made;
+const std::vector<Stored>& Draft::stored(int t) {
+  std::vector<Stored>& all = at(program.stored, t);
+  if (all.empty()) {
+    all = boxes_of(plan, t);
+    give_buffers(t, all);
   }
-  std::optional<Box> all;
-  auto take = [&](const Box& box) { all = all ? hull(*all, box) : box; };
-  const TensorPlan& of = plan.plan_of(t);
-  const bool tiled = of.arriving().tiles > 0, parameter = plan.tensor(t).role == TensorRole::parameter;
-  for (const auto* list : {&of.home, &of.owners, &of.readers})
-    for (const Shard& h : *list)
-      if (h.rank == plan.rank() && !(tiled && list != &of.owners) && !(parameter && list != &of.readers)) take(h.box);
-  for (int p : plan.writers(t))
-    if (plan.works(p) && plan.direct(p)) take(operand_box(plan.pass(p).writes, plan.work_of(p).box));
-  check(all.has_value(), "a tensor that is used here is stored here");
-  const int made = add_buffer(name, plan.dtype_of(t), *all, plan.format_of(t),
-                              plan.tensor(t).role == TensorRole::seed ? Space::kept : Space::arena);
-  if (plan.tensor(t).role == TensorRole::seed) program.ones.push_back(made);
-  return at(program.main_buffer, t) = made;
+  return all;
 }
 
-// A tensor that arrives tiled is in one buffer per tile.
-View Draft::main_view(int t, const Box& box) {
-  int id = -1;
-  if (plan.plan_of(t).arriving().tiles > 0) {
-    if (!tiles_.contains(t)) {
-      std::vector<Contribution>& tiles = tiles_[t];
-      const std::vector<Box> boxes = arriving_tiles(plan.data(), t, plan.rank());
-      for (std::size_t k = 1; k < boxes.size(); k++)
-        tiles.push_back({boxes[k], fresh_view("tile of " + plan.tensor(t).name, t, boxes[k])});
-    }
-    for (const Contribution& tile : tiles_.at(t))
-      if (contains(tile.box, box)) id = tile.view.buffer;
+// What this rank owns of a parameter is in the State, and is read there if it reads the same; a tile that arrives has a buffer for
+// itself.
+void Draft::give_buffers(int t, std::vector<Stored>& all) {
+  const StepTensor& tensor = plan.tensor(t);
+  const auto give = [&](const Box& box, int buffer) {
+    for (Stored& s : all)
+      if (s.buffer < 0 && contains(box, s.box)) s.buffer = buffer;
+  };
+  std::vector<const Slice*> slices;
+  for (const Slice& slice : program.slices)
+    if (tensor.role == TensorRole::parameter && slice.tensor == t) slices.push_back(&slice);
+  for (const Slice* slice : slices)
+    for (Stored& s : all)
+      if (s.as == Stored::As::home && s.box == slice->box) s.buffer = slice->value;
+  if (const SharedTensor& shared = plan.shared(t); shared.has(plan.rank())) {
+    const bool here = shared.home == plan.rank();
+    const int made = add_buffer(tensor.name, plan.dtype_of(t), shared.box, plan.format_of(t), here ? Space::arena : Space::peer);
+    if (!here) buffer(made).peer = shared.home;
+    give(shared.box, made);
+  } else if (slices.size() == 1 && std::any_of(all.begin(), all.end(), [&](const Stored& s) {
+               return s.as == Stored::As::reader && s.box == slices.front()->box;
+             })) {
+    give(slices.front()->box, slices.front()->value);
   }
-  if (id < 0) id = main_buffer(t);
+  if (plan.plan_of(t).arriving().tiles > 0) {
+    const std::vector<Box> tiles = arriving_tiles(plan.data(), t, plan.rank());
+    for (std::size_t k = 1; k < tiles.size(); k++) give(tiles[k], fresh_view("tile of " + tensor.name, t, tiles[k]).buffer);
+  }
+  give_new_buffers(t, all);
+}
+
+void Draft::give_new_buffers(int t, std::vector<Stored>& all) {
+  const StepTensor& tensor = plan.tensor(t);
+  std::vector<Stored*> open;
+  std::vector<Box> boxes, hulls;
+  for (Stored& s : all)
+    if (s.buffer < 0) {
+      open.push_back(&s);
+      boxes.push_back(s.box);
+    }
+  const std::vector<std::size_t> numbers = buffers_for(boxes);
+  for (std::size_t k = 0; k < boxes.size(); k++) {
+    if (numbers[k] == hulls.size()) hulls.push_back(boxes[k]);
+    hulls[numbers[k]] = hull(hulls[numbers[k]], boxes[k]);
+  }
+  const bool seed = tensor.role == TensorRole::seed;
+  const int first = static_cast<int>(program.buffers.size());
+  for (const Box& box : hulls) {
+    const int made = add_buffer(tensor.name, plan.dtype_of(t), box, plan.format_of(t), seed ? Space::kept : Space::arena);
+    if (seed) program.ones.push_back(made);
+  }
+  for (std::size_t k = 0; k < open.size(); k++) open[k]->buffer = first + static_cast<int>(numbers[k]);
+}
+
+View Draft::view(int t, Stored::As as, const Box& box) {
+  stored(t);
+  const int id = program.buffer_of(t, as, box);
+  check(id >= 0, "a tensor that is used here is stored here");
   return view_of(buffer(id), id, box);
 }
 
 View Draft::output_view(int p, const Box& box) {
   const Pass& it = plan.pass(p);
   const int t = it.writes.tensor;
-  if (plan.direct(p)) return main_view(t, box);
+  if (plan.direct(p)) return view(t, Stored::As::made, box);
   std::vector<Contribution>& sums = partial_sums_[p];
   if (sums.empty())
     for (const Box& b : plan.plan_of(t).add.tiles > 0 ? leaving_tiles(plan.data(), p, plan.rank())
@@ -144,13 +168,6 @@ View Draft::output_view(int p, const Box& box) {
   return view_of(buffer(found->view.buffer), found->view.buffer, box);
 }
 
-View Draft::finished_view(int t, const Box& box) {
-  if (plan.tensor(t).role == TensorRole::parameter)
-    for (const Slice& s : program.slices)
-      if (s.tensor == t && contains(s.box, box)) return view_of(buffer(s.value), s.value, box);
-  return main_view(t, box);
-}
-
 Contribution Draft::partial_sum(int t, int writer, const Box& box) {
   const int p = at(plan.writers(t), writer);
   if (!plan.is_view(p)) return {box, output_view(p, box)};
@@ -159,7 +176,7 @@ Contribution Draft::partial_sum(int t, int writer, const Box& box) {
   std::vector<int> dim_of(it.indices.size(), -1);
   for (std::size_t d = 0; d < it.writes.indices.size(); d++) at(dim_of, it.writes.indices[d]) = static_cast<int>(d);
   for (int i : it.reads[0].indices) source.push_back(at(box, at(dim_of, i)));
-  const View from = main_view(it.reads[0].tensor, source);
+  const View from = view(it.reads[0].tensor, Stored::As::reader, source);
   View view{from.buffer, from.element, std::vector<Index>(box.size(), 0), extents_of(box)};
   for (std::size_t d = 0; d < it.reads[0].indices.size(); d++)
     at(view.strides, at(dim_of, it.reads[0].indices[d])) = from.strides[d];

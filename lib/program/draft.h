@@ -71,11 +71,10 @@ class Draft {
   int add_buffer(const std::string& name, DType dtype, const Box& box, Format format, Space space = Space::arena);
   int temporary(const std::string& name, DType dtype, const std::vector<Index>& extents, Format format = Format::plain);
   View fresh_view(const std::string& name, int t, const Box& box);  // a temporary dense block in the tensor's format
-  int main_buffer(int t);  // made at the first call: the hull of everything that this rank has of the tensor
-  View main_view(int t, const Box& box);
-  View output_view(int p, const Box& box);  // where this part of a pass's result is written
-  // Where finished values are: in the main buffer, or (for a parameter) in the owned part.
-  View finished_view(int t, const Box& box);
+  const std::vector<Stored>& stored(int t);  // what this rank has of the tensor; it gets buffers at the first call
+  View view(int t, Stored::As as, const Box& box);
+  View output_view(int p, const Box& box);                      // where this part of a pass's result is written
+  int shared_buffer(int t) { return stored(t).back().buffer; }  // of a tensor that is stored once for several ranks
   Contribution partial_sum(int t, int writer, const Box& box);  // what this writer of the tensor contributes to the box
   bool is_aligned(const View& view) const;                      // whether it is aligned as this rank's kernels need
 
@@ -85,8 +84,9 @@ class Draft {
   void copy(const View& from, const View& to, const std::string& name);
 
  private:
+  void give_buffers(int t, std::vector<Stored>& all);
+  void give_new_buffers(int t, std::vector<Stored>& all);
   std::map<int, std::vector<Contribution>> partial_sums_{};  // pass -> separate buffers for its result, if it is not direct
-  std::map<int, std::vector<Contribution>> tiles_{};         // tensor that arrives tiled -> the tiles from other ranks
 };
 
 }  // namespace motley

@@ -66,10 +66,12 @@ class Exchanger {
 
   void emit(const Move& move) {
     const Tensors& all = move.tensors;
-    if (move.only_fill) return copy_hop(all, 2, "values of ");
-    add_hop(all, move.inside_kernel);
-    copy_hop(all, 1, "copies of ");
-    copy_hop(all, 2, "parts of ");
+    if (!move.only_fill) {
+      add_hop(all, move.inside_kernel);
+      copy_hop(all, 1, "copies of ");
+    }
+    copy_hop(all, 2, move.only_fill ? "values of " : "parts of ");
+    for (int t : all) spread(t);
   }
 
   // Every rank numbers all exchanges, including those in which it has no part. Per stage; -1: nothing is sent.
@@ -109,29 +111,76 @@ class Exchanger {
     for (std::size_t k = 0; k < exchanges.size(); k++) {
       Both both;
       std::vector<Unpack> unpacks;
-      for (int t : all) copy_stage(t, plan_.stage_of(t, hop, k), both, unpacks);
+      for (int t : all) copy_stage(t, hop, plan_.stage_of(t, hop, k), both, unpacks);
       post_and_wait(exchanges[k], std::move(both));
       for (const auto& [t, from, to] : unpacks) draft_.copy(from, to, "unpack " + name(t));
     }
   }
 
-  void copy_stage(int t, std::span<const BoxMessage* const> messages, Both& both, std::vector<Unpack>& unpacks) {
+  void copy_stage(int t, std::size_t hop, std::span<const BoxMessage* const> messages, Both& both, std::vector<Unpack>& unpacks) {
+    const Stored::As to_as = hop == 1 ? Stored::As::home : Stored::As::reader;
     for (const BoxMessage* of : messages) {
       const BoxMessage& m = *of;
       if (m.from == m.to) {
-        if (plan_.tensor(t).role != TensorRole::parameter) continue;  // else it is there already
-        const View from = draft_.finished_view(t, m.box), to = draft_.main_view(t, m.box);
+        if (arrives_tiled(t)) continue;  // it is there already
+        const View from = sent_view(t, hop, m.box), to = draft_.view(t, to_as, m.box);
         if (from.buffer != to.buffer) draft_.copy(from, to, "local part of " + name(t));
       } else if (m.from == rank_) {
-        both.sends.add(outgoing(t, {{m.box, draft_.finished_view(t, m.box)}}, m), t, m.box);
+        both.sends.add(outgoing(t, {{m.box, sent_view(t, hop, m.box)}}, m), t, m.box);
       } else {
-        View to = draft_.main_view(t, m.box);
+        View to = draft_.view(t, to_as, m.box);
         if (!is_dense(to, plan_.format_of(t))) {
           unpacks.push_back({t, received_view(t, m.box), to});
           to = unpacks.back().from;
         }
         both.receives.add({m.from, {to.buffer, to.element}, bytes(t, m.box)}, t, m.box);
       }
+    }
+  }
+
+  // Where finished values are that a hop sends: at their owner or home, or where a reader that sends them on has received them; if
+  // it has them in several buffers, they are packed.
+  View sent_view(int t, std::size_t hop, const Box& box) {
+    const TensorPlan& plan = plan_.plan_of(t);
+    using Has = std::pair<Stored::As, const std::vector<Shard>*>;
+    const Has owns{Stored::As::owner, &plan.owners}, keeps{Stored::As::home, &plan.home}, reads{Stored::As::reader, &plan.readers};
+    for (const auto& [as, shards] : {hop == 1 ? owns : keeps, hop == 1 ? keeps : reads})
+      if (std::any_of(shards->begin(), shards->end(), [&](const Shard& s) { return s.rank == rank_ && contains(s.box, box); }))
+        return draft_.view(t, as, box);
+    const View packed = draft_.fresh_view("packed " + name(t), t, box);
+    const auto& [as, received] = hop == 1 ? keeps : reads;
+    for (const Shard& s : *received)
+      if (const Box part = intersect(s.box, box); s.rank == rank_ && volume(part) > 0)
+        draft_.copy(draft_.view(t, as, part), part_of(packed, box, part), "pack " + name(t));
+    return packed;
+  }
+
+  bool arrives_tiled(int t) const { return plan_.plan_of(t).arriving().tiles > 0; }
+
+  // Where two kernels read common elements in different boxes, each of which has a buffer: the elements were received in one of
+  // them, and are copied to the other one.
+  void spread(int t) {
+    const std::vector<Stored>& all = draft_.stored(t);
+    const bool one = std::all_of(all.begin(), all.end(), [&](const Stored& s) { return s.buffer == all.front().buffer; });
+    if (one || arrives_tiled(t)) return;
+    std::vector<Box> parts;               // what the rank reads: each element once
+    std::map<int, std::vector<Box>> has;  // per buffer: what is there
+    for (const Stored& s : all)
+      if (s.as == Stored::As::home) has[s.buffer].push_back(s.box);
+    for (const Shard& s : plan_.plan_of(t).readers)
+      if (s.rank == rank_) {
+        parts.push_back(s.box);
+        has[draft_.view(t, Stored::As::reader, s.box).buffer].push_back(s.box);
+      }
+    for (const Stored& s : all) {
+      if (s.as != Stored::As::reader) continue;
+      std::vector<Box>& there = has[s.buffer];
+      for (const Box& lacks : subtract(s.box, there))
+        for (const Box& part : parts)
+          if (const Box from = intersect(part, lacks); volume(from) > 0)
+            draft_.copy(draft_.view(t, Stored::As::reader, from), view_of(draft_.buffer(s.buffer), s.buffer, from),
+                        "local part of " + name(t));
+      there.push_back(s.box);
     }
   }
 
@@ -178,7 +227,7 @@ class Exchanger {
       if (m->to == rank_) reached.push_back(m->box);
     for (const Shard& own : plan_.plan_of(t).owners)
       if (own.rank == rank_)
-        for (const Box& rest : subtract(own.box, reached)) add_atom(t, rest, {}, draft_.main_view(t, rest), {});
+        for (const Box& rest : subtract(own.box, reached)) add_atom(t, rest, {}, draft_.view(t, Stored::As::owner, rest), {});
   }
 
   // An inner node adds what it receives in one stage, in the messages' order, after its sum so far; its own partial sums come after
@@ -226,8 +275,10 @@ class Exchanger {
         for (const BoxMessage* other : plan_.stage_of(t, 0, k))
           alone = alone && !(other->to == rank_ && other != of && overlaps(other->box, m.box));
       const bool owner = stages == 1 || trees.at(m.tree).is_owner(rank_);
-      const bool in_place = alone && owner && is_dense(draft_.main_view(t, m.box), plan_.format_of(t));
-      sums.push_back({m.box, in_place ? draft_.main_view(t, m.box) : received_view(t, m.box)});
+      std::optional<View> in_place;
+      if (alone && owner) in_place = draft_.view(t, Stored::As::owner, m.box);
+      if (in_place && !is_dense(*in_place, plan_.format_of(t))) in_place.reset();
+      sums.push_back({m.box, in_place ? *in_place : received_view(t, m.box)});
       both.receives.add({m.from, {sums.back().view.buffer, sums.back().view.element}, bytes(t, m.box)}, t, m.box);
     }
     return arrived;
@@ -257,8 +308,9 @@ class Exchanger {
       const bool adds = sums.size() > 1 && plan_.pass(plan_.writers(t).front()).combine == Combine::add;
       const int next = adds && owned == atom.box ? plan_.activation_after(t, owned) : -1;
       if (next >= 0) fused_.insert(next);
-      const int made = next >= 0 ? plan_.pass(next).writes.tensor : t;
-      add_atom(t, atom.box, sums, draft_.main_view(made, atom.box), next >= 0 ? plan_.pass(next).formula : Formula{});
+      const View to = next >= 0 ? draft_.view(plan_.pass(next).writes.tensor, Stored::As::made, atom.box)
+                                : draft_.view(t, Stored::As::owner, atom.box);
+      add_atom(t, atom.box, sums, to, next >= 0 ? plan_.pass(next).formula : Formula{});
     }
   }
 

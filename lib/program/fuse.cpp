@@ -97,12 +97,13 @@ class Fuser {
     }
     for (const Slice& s : program_.slices) keep(s.gradient);
     for (int norm : program_.norms) keep(norm);
-    for (int t : plan_.passes.outputs) keep(at(program_.main_buffer, t));
-    for (int t : plan_.passes.parameters) keep(at(program_.main_buffer, t));
-    for (int t : options.keep) keep(at(program_.main_buffer, t));
-    if (options.keep_gradients)
-      for (int t : plan_.passes.parameter_gradients)
-        if (t >= 0) keep(at(program_.main_buffer, t));
+    auto keep_tensors = [&](const std::vector<int>& tensors) {
+      for (int t : tensors)
+        if (t >= 0)  // the gradient of a frozen parameter
+          for (const Stored& s : at(program_.stored, t)) keep(s.buffer);
+    };
+    for (const auto* tensors : {&plan_.passes.outputs, &plan_.passes.parameters, &options.keep}) keep_tensors(*tensors);
+    if (options.keep_gradients) keep_tensors(plan_.passes.parameter_gradients);
   }
 
   void note(const RunKernel& run, int step) {
@@ -194,8 +195,8 @@ class Fuser {
     at(joined_, first) = true;
     const bool once = at(program_.steps, first).once;
     for (Joined& one : all) put(std::move(one), once);
-    for (int& main : program_.main_buffer)
-      if (main == buffer) main = -1;
+    for (std::vector<Stored>& stored : program_.stored)
+      if (!stored.empty()) std::erase_if(stored, [&](const Stored& s) { return s.buffer == buffer; });
     say(std::move(made));
     return true;
   }

@@ -136,8 +136,8 @@ void Lowerer::emit_part(int p, const WorkPart& part, int bias, int next) {
   const int t = next >= 0 ? plan_.pass(next).writes.tensor : it.writes.tensor;
   const Box box = operand_box(it.writes, part.box);
   std::vector<View> views;
-  for (const PassOperand& o : it.reads) views.push_back(draft_.main_view(o.tensor, operand_box(o, part.box)));
-  const View result = next >= 0 ? draft_.main_view(t, box) : draft_.output_view(p, box);
+  for (const PassOperand& o : it.reads) views.push_back(draft_.view(o.tensor, Stored::As::reader, operand_box(o, part.box)));
+  const View result = next >= 0 ? draft_.view(t, Stored::As::made, box) : draft_.output_view(p, box);
   KernelSpec spec = kernel_of(plan_.passes(), it, part.box, plan_.data().dtype, plan_.data().formats);
   if (next >= 0) spec.y_format = plan_.format_of(t);
   View bias_view;
@@ -148,7 +148,7 @@ void Lowerer::emit_part(int p, const WorkPart& part, int bias, int next) {
       auto found = std::find(b.writes.indices.begin(), b.writes.indices.end(), i);
       of.push_back(at(box, found - b.writes.indices.begin()));
     }
-    bias_view = draft_.main_view(b.reads[0].tensor, of);
+    bias_view = draft_.view(b.reads[0].tensor, Stored::As::reader, of);
     spec.bias = true;
   }
   const bool adds = !part.first, inside = it.op == KernelOp::conv2d && it.kind == PassKind::forward &&
@@ -338,7 +338,7 @@ void Lowerer::emit_updates() {
       gradients.emplace_back();
       continue;
     }
-    const View g = draft_.main_view(gradient, s.box);
+    const View g = draft_.view(gradient, Stored::As::reader, s.box);
     std::vector<int> order(s.box.size());
     std::iota(order.begin(), order.end(), 0);
     gradients.push_back({g, dense(g, order, format_of(s), "update of " + s.name)});

@@ -52,12 +52,15 @@ void find_lifetimes(Program& program, const Passes& passes, const CompileOptions
     if (b.first < 0 || once.contains(buffer)) b.first = 0;
     b.last = end;
   };
+  auto keep_tensors = [&](const std::vector<int>& tensors) {
+    for (int t : tensors)
+      if (t >= 0)  // the gradient of a frozen parameter
+        for (const Stored& stored : at(program.stored, t)) keep(stored.buffer);
+  };
   for (int norm : program.norms) keep(norm);
-  for (int t : passes.outputs) keep(at(program.main_buffer, t));
-  for (int t : options.keep) keep(at(program.main_buffer, t));
-  if (options.keep_gradients)
-    for (int t : passes.parameter_gradients)
-      if (t >= 0) keep(at(program.main_buffer, t));
+  keep_tensors(passes.outputs);
+  keep_tensors(options.keep);
+  if (options.keep_gradients) keep_tensors(passes.parameter_gradients);
   for (const FedBuffer& f : program.feeds) at(program.buffers, f.buffer).first = -1;
 }
 

@@ -93,7 +93,7 @@ class Sharer {
   // ---- shared tensors
   void open(int t, const Flags& flags) {
     const SharedTensor& shared = plan_.shared(t);
-    const int buffer = draft_.main_buffer(t);
+    const int buffer = draft_.shared_buffer(t);
     stored_once_.insert(buffer);
     if (shared.home != rank_) {
       draft_.buffer(buffer).exchange = flags.granted;
@@ -112,7 +112,7 @@ class Sharer {
   }
   void close(int t, const Flags& flags) {
     const SharedTensor& shared = plan_.shared(t);
-    const int buffer = draft_.main_buffer(t);
+    const int buffer = draft_.shared_buffer(t);
     std::vector<Piece> others;
     for (int r : shared.ranks)
       if (r != rank_ && (shared.home == rank_ || shared.home == r)) others.push_back({r, {buffer, 0}, 0, true});
@@ -198,7 +198,7 @@ class Sharer {
     const auto& [t, box] = holds;
     piece.window = true;
     if (shared) {
-      const int buffer = draft_.main_buffer(t);
+      const int buffer = draft_.shared_buffer(t);
       if (draft_.packed.contains(piece.at.buffer)) packs_.insert(piece.at.buffer);
       piece.at = {buffer, 0};
       return;
@@ -218,7 +218,7 @@ class Sharer {
     const auto& [t, box] = holds;
     piece.window = true;
     if (shared) {
-      const int buffer = draft_.main_buffer(t);
+      const int buffer = draft_.shared_buffer(t);
       if (piece.at.buffer != buffer) dropped_.insert(piece.at.buffer);
       piece.at = {buffer, 0};
       return;

@@ -19,11 +19,6 @@ Copies::Copies(const Plan& plan, const Program& program, const Executor& executo
   const PlanData& data = plan.data();
   for (int p : data.passes.parameters) {
     const Format order = at(data.formats, p);
-    const int main = at(program.main_buffer, p);
-    // A copy is complete before the last step that reads it; after that its memory may be used for another tensor.
-    const Buffer* const buffer = main < 0 ? nullptr : &at(program.buffers, main);
-    const int last = buffer == nullptr || buffer->space == Space::state ? program.forward_steps : buffer->last;
-    const int step = std::min(last, program.forward_steps) - 1;
     for (const BoxMessage& m : at(data.tensors, p).fill.messages) {
       if (m.from == program.rank) {
         const auto slice = std::find_if(program.slices.begin(), program.slices.end(),
@@ -32,10 +27,14 @@ Copies::Copies(const Plan& plan, const Program& program, const Executor& executo
         peers_[m.to].given.push_back({p, slice->value, m.box, order});
       }
       if (m.to == program.rank) {
-        check(main >= 0, "who reads a parameter has a place for it");
-        std::vector<Copy>& read = peers_[m.from].read;
-        whole_after_[step].emplace_back(m.from, read.size());
-        read.push_back({p, main, m.box, order});
+        const int read = program.buffer_of(p, Stored::As::reader, m.box);
+        check(read >= 0, "who reads a parameter has a place for it");
+        // A copy is complete before the last step that reads it; after that its memory may be used for another tensor.
+        const Buffer& buffer = at(program.buffers, read);
+        const int last = buffer.space == Space::state ? program.forward_steps : buffer.last;
+        std::vector<Copy>& all = peers_[m.from].read;
+        whole_after_[std::min(last, program.forward_steps) - 1].emplace_back(m.from, all.size());
+        all.push_back({p, read, m.box, order});
       }
     }
   }

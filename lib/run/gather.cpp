@@ -89,9 +89,10 @@ WholeTensor gather_output(const Plan& plan, const Program& program, const Execut
                           Gathered where) {
   std::vector<BoxValues> mine;
   const TensorPlan& t = at(plan.data().tensors, tensor);
-  const int buffer = at(program.main_buffer, tensor);
   for (const Shard& h : t.owners)
-    if (h.rank == program.rank && buffer >= 0) mine.push_back({h.box, executor.read(buffer, h.box)});
+    if (h.rank == program.rank)
+      if (const int buffer = program.buffer_of(tensor, Stored::As::owner, h.box); buffer >= 0)
+        mine.push_back({h.box, executor.read(buffer, h.box)});
   const StepTensor& whole = at(plan.data().passes.tensors, tensor);
   return {whole.name, whole.shape, assembled(whole.shape, mine, transport, where).values};
 }

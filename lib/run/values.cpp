@@ -25,9 +25,9 @@ const std::byte* Executor::Bound::host_bytes(int buffer, std::vector<std::byte>&
 int Executor::first_not_finite() {
   const Program& program = bound_->program;
   int first = -1;
-  std::unordered_map<int, int> tensor_of;  // by main buffer
-  for (std::size_t t = 0; t < program.main_buffer.size(); t++)
-    if (program.main_buffer[t] >= 0) tensor_of[program.main_buffer[t]] = static_cast<int>(t);
+  std::unordered_map<int, int> tensor_of;  // by buffer
+  for (std::size_t t = 0; t < program.stored.size(); t++)
+    for (const Stored& s : program.stored[t]) tensor_of[s.buffer] = static_cast<int>(t);
   std::vector<std::byte> room;
   for (const FedBuffer& f : program.feeds)
     if (first < 0 && !is_finite(program, f.buffer, bound_->host_bytes(f.buffer, room))) first = f.tensor;

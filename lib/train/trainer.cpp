@@ -133,7 +133,7 @@ struct Trainer::Impl {
     for (std::size_t i = 0; i < losses.size(); i++)
       for (const Shard& h : at(plan.data().tensors, losses[i]).owners)
         if (h.rank == rt.rank()) {
-          sum.values[i] += executor.read(at(program.main_buffer, losses[i]), h.box).front();
+          sum.values[i] += executor.read(program.buffer_of(losses[i], Stored::As::owner, h.box), h.box).front();
           sum.has |= 1U << i;
         }
   }

@@ -211,9 +211,11 @@ RunRecord run_steps(const Plan& plan, Backend& backend, Transport& transport, co
         const auto* run = std::get_if<RunKernel>(&at(program.steps, step).what);
         if (like == nullptr || run == nullptr) return;
         for (int t : deciding) {
-          const int buffer = at(program.main_buffer, t);
+          const int buffer = run->operands.back().buffer;
+          const std::vector<Stored>& stored = at(program.stored, t);
           const auto other = at(like->decided, number).find(at(passes.tensors, t).name);
-          if (buffer == run->operands.back().buffer && other != at(like->decided, number).end())
+          if (std::any_of(stored.begin(), stored.end(), [&](const Stored& of) { return of.buffer == buffer; }) &&
+              other != at(like->decided, number).end())
             take_decisions(executor, program, buffer, other->second, like_within);
         }
       });

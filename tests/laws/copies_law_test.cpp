@@ -70,7 +70,7 @@ Found compare(const Plan& plan, Harm how, unsigned number, bool messages) {
     Copies copies(plan, program, executor, transport);
     int at = -1, buffer = -1;
     if (target && target->second.to == me) {
-      buffer = program.main_buffer[static_cast<std::size_t>(target->first)];
+      buffer = program.buffer_of(target->first, Stored::As::reader, target->second.box);
       at = std::min(program.buffers[static_cast<std::size_t>(buffer)].last, program.forward_steps) - 1;
     }
     executor.run_forward([&](int step) {

@@ -49,7 +49,7 @@ struct Runner {
   double loss() {
     feed();
     executor.run_forward();
-    return executor.read(program.main_buffer[static_cast<std::size_t>(plan.data().passes.outputs.front())], {}).front();
+    return executor.read(program.buffer_of(plan.data().passes.outputs.front(), Stored::As::owner, {}), {}).front();
   }
 };
 

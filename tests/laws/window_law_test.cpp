@@ -627,7 +627,7 @@ TEST_CASE("pass law: what is made of parameters alone is made in the first of se
         const int kept = plan.data().passes.find("part");
         REQUIRE(kept >= 0);
         const Program keeps = compile(plan, 0, {.keep = {kept}});
-        const Buffer& its = keeps.buffers[static_cast<std::size_t>(keeps.main_buffer[static_cast<std::size_t>(kept)])];
+        const Buffer& its = keeps.buffers[static_cast<std::size_t>(keeps.stored[static_cast<std::size_t>(kept)].front().buffer)];
         CHECK(its.first == 0);
         CHECK(its.last == static_cast<int>(keeps.steps.size()));
       }
