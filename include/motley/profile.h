@@ -132,12 +132,12 @@ class Profile {
   std::vector<DeviceFacts> devices{};                                   ///< by rank
   std::vector<Link> links{};                                            ///< measured links
   std::vector<DeviceLink> device_links{};                               ///< of devices with separate memory
-  /// What was measured to the end, or to the end of its budget (measure.h): planning for it again does not change the profile,
-  /// unless kernels were taken out of it since.
+  /// What was measured to the end, or to the end of its budget (measure.h).
   struct Completed {
     std::string hash;         ///< of step, mesh and rules
     std::size_t kernels = 0;  ///< that the profile had then
   };
+  /// Planning for these again does not change the profile, unless kernels were taken out of it since.
   std::vector<Completed> complete_for{};
   std::vector<std::string> notes{};  ///< "contended", "drifting", "batch scaled from 32": informative
 

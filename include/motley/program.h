@@ -38,6 +38,7 @@ struct Buffer {
 /// A box that a rank has of a tensor, in a buffer that contains it. made: a pass writes it there. owner, home, reader: as the plan
 /// says. Of a tensor that arrives in tiles: each tile. Elements that several buffers have are copied from one to the others.
 struct Stored {
+  /// What a rank has a box for.
   enum class As : std::uint8_t { made, owner, home, reader };
   As as = As::reader;  ///< what it is here for
   Box box{};           ///< global indices

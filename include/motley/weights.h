@@ -25,10 +25,10 @@ struct LoadWeightsOptions {
 };
 /// Collective: every rank reads what it owns from a .safetensors or .npz file, a checkpoint, or a run directory (its
 /// weights.safetensors). Any float dtype; optimizer slots stay as they are, averages are set to the parameters. If a checkpoint
-/// keeps averages, these are read. Where the State has no names of classes and no tensor is fresh, it
-/// gets those of the file. UserError, on all ranks,
-/// before anything is overwritten: 66 it is not there; 65 it is damaged, a value is not finite, a running variance is below 0, or
-/// its names and shapes are not those of the State (all differences at once); 78 a pattern matches no tensor.
+/// keeps averages, these are read. Where the State has no names of classes and no tensor is fresh, it gets those of the file.
+/// UserError, on all ranks, before anything is overwritten: 66 it is not there; 65 it is damaged, a value is not finite, a running
+/// variance is below 0, or its names and shapes are not those of the State (all differences at once); 78 a pattern matches no
+/// tensor.
 void load_weights(Runtime& rt, State& state, const std::filesystem::path& path, const LoadWeightsOptions& options = {});
 
 /// @}

@@ -34,8 +34,8 @@ struct Job {
   DataReport report{};  // on its data's files, if they were looked at
 };
 
-// Each reads what the one before it reads. needed: the data's files must be there, and their headers are read; with_weights: the files
-// of train.initial must fit the network; decoded: everything in the data's files.
+// Each reads what the one before it reads. needed: the data's files must be there, and their headers are read; with_weights: the
+// files of train.initial must fit the network; decoded: everything in the data's files.
 enum class Data : std::uint8_t { unread, needed, with_weights, decoded };
 // sets: "train.batch=64", applied to the joined tree in turn. UserError with all complaints about the job, its parts and how they
 // fit together, each at its place in its file: 78; if the only fault is missing files: 66.

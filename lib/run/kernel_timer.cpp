@@ -20,8 +20,8 @@ namespace {
 constexpr double kLeast = 0.05;                                          // of the budget: the least for each measurement
 constexpr int kMostRounds = 25, kMostScale = 3, kRunsOfThreeRounds = 8;  // including those that touch and warm up
 constexpr std::size_t kMostAnchors = 8;
-constexpr double kSpread = 1.0 / 6;  // of the budget
-constexpr double kFaster = 1.02;     // anchors' earlier seconds over those now, beyond which the earlier measurement was disturbed
+constexpr double kSpread = 1.0 / 6, kSpreadSeconds = 10;  // of the budget, and at most
+constexpr double kFaster = 1.02;  // anchors' earlier seconds over those now, beyond which the earlier measurement was disturbed
 
 bool has(const std::vector<KernelSpec>& list, const KernelSpec& spec) {
   return std::find(list.begin(), list.end(), spec) != list.end();
@@ -104,7 +104,7 @@ RoundBarrier KernelTimer::together() {
 // Seconds over which the first measurement of a profile is spread at least; $MOTLEY_SPREAD_SECONDS: for tests.
 double KernelTimer::spread() const {
   if (const char* given = std::getenv("MOTLEY_SPREAD_SECONDS"); given != nullptr) return std::atof(given);
-  return backend_.device_memory() != nullptr ? 0 : options_.budget_seconds * kSpread;
+  return backend_.device_memory() != nullptr ? 0 : std::min(options_.budget_seconds * kSpread, kSpreadSeconds);
 }
 
 Measurement KernelTimer::measured(const std::vector<KernelSpec>& specs, double budget, int most_rounds, double spread_seconds) {

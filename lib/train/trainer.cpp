@@ -346,14 +346,12 @@ void Trainer::save(const std::filesystem::path& checkpoint, const DataPosition& 
 void Trainer::begin_save(const std::filesystem::path& checkpoint, const DataPosition& position) {
   impl_->refuse_parameters();
   const StoredPosition data{position.epoch, position.batch, position.batch_size, position.samples};
-  impl_->saver.begin(
-      checkpoint,
-      {.step = impl_->step,
-       .seed = impl_->seed,
-       .optimizer = impl_->optimizer(),
-       .learning_rate = impl_->rate,
-       .classes = impl_->state.classes(),
-       .data = data});
+  impl_->saver.begin(checkpoint, {.step = impl_->step,
+                                  .seed = impl_->seed,
+                                  .optimizer = impl_->optimizer(),
+                                  .learning_rate = impl_->rate,
+                                  .classes = impl_->state.classes(),
+                                  .data = data});
 }
 void Trainer::finish_save() {
   impl_->saver.finish();
