@@ -23,6 +23,7 @@
 #include "app/verbs.h"
 #include "base/control_groups.h"
 #include "base/json.h"
+#include "base/version.h"
 #include "mesh/host_memory.h"
 #include "mesh/mesh_json.h"
 #include "mesh/mpi_session.h"
@@ -169,7 +170,7 @@ int doctor(const Options& options) {
   const bool direct = mpi_takes_device_memory();  // first: a child process queries, and must not inherit a device
   const HostFacts host = host_facts();
   Findings found;
-  found.line("motley", MOTLEY_VERSION);
+  found.line("motley", kMotleyVersion);
   look_at_cpu(found, host);
   look_at_gpus(found, host);
   look_at_mpi(found, direct);

@@ -22,6 +22,7 @@
 #include "balance/balance_within.h"
 #include "balance/choose_parts.h"
 #include "balance/needed_kernels.h"
+#include "balance/timed_steps.h"
 #include "balance/variables.h"
 #include "base/at.h"
 #include "base/hash.h"
@@ -141,7 +142,7 @@ void check_made_here(const Profile& profile, const Job& job) {
   }
 }
 
-PlanAtHand plan_at_hand(const Job& job, const Step& step) {
+PlanAtHand plan_at_hand(const Job& job, const Step& step, bool with_steps) {
   bool measures = needs_profile(job.rules) && job.profile.measure != MeasureWhen::never;
   const std::string file = profile_path(job).string();
   if (measures && job.profile.measure == MeasureWhen::always) return {.why_not = "\"measure\" is \"always\""};
@@ -150,6 +151,9 @@ PlanAtHand plan_at_hand(const Job& job, const Step& step) {
     return {.why_not = file.empty() ? "profiles are not kept here" : "there is no profile " + file + " yet" + which};
   }
   PlanAtHand out{.profile = profile_at_hand(job)};
+  const bool untimed = timed_steps(out.profile, step, job.mesh, job.rules, DType::f32) == nullptr;
+  if (measures && with_steps && untimed && job.mesh.ranks() > 1 && job.train.dtype() != DType::f64)
+    return {.why_not = fmt::format("the profile {} has no real steps of this job", file)};
   if (is_complete_for(out.profile, step, job.mesh, job.rules)) measures = false;
   // False: why_not names the first rank without some of the kernels.
   const auto has = [&](const char* which, const auto& kernels_of_rank) {
@@ -179,8 +183,12 @@ void check_memory(const Job& job) {
   }
 }
 
-Profile profile_of(Runtime& rt, const Job& job, const Step& step, const MeasureOptions& options) {
-  if (needs_profile(job.rules)) return measure(rt, job.mesh, step, job.rules, profile_path(job), options);
+Profile profile_of(Runtime& rt, const Job& job, const Step& step, const MeasureOptions& options, const MeasureStepsOptions& steps) {
+  if (needs_profile(job.rules)) {
+    Profile profile = measure(rt, job.mesh, step, job.rules, profile_path(job), options);
+    if (job.train.dtype() == DType::f64 || options.when == Measure::never) return profile;
+    return measure_steps(rt, job.mesh, step, job.rules, std::move(profile), profile_path(job), steps);
+  }
   Profile profile = Profile::parse("rank 0's profile", from_rank_0(rt.transport(), [&] { return profile_at_hand(job).json(); }));
   if (!profile.devices.empty()) require_same_devices(rt, job.mesh, profile, profile_path(job).string());
   return profile;

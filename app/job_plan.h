@@ -2,6 +2,7 @@
 // From a job to its plan: which profile it requires, and whether ranks have to measure first.
 #pragma once
 #include <motley/measure.h>
+#include <motley/measure_steps.h>
 
 #include <filesystem>
 #include <functional>
@@ -29,11 +30,13 @@ struct PlanAtHand {
   std::optional<Plan> plan{};
   std::string why_not{};  // what the stored profile lacks
 };
-PlanAtHand plan_at_hand(const Job& job, const Step& step);
+// with_steps: real steps too.
+PlanAtHand plan_at_hand(const Job& job, const Step& step, bool with_steps = false);
 // As far as it is known without measuring: whether the memory that the mesh gives suffices. Not for a rank. UserError (69).
 void check_memory(const Job& job);
-// Collective. The same as profile_at_hand(), but measures what is missing; `progress` on rank 0.
-Profile profile_of(Runtime& rt, const Job& job, const Step& step, const MeasureOptions& options);
+// Collective. The same as profile_at_hand(), but measures what is missing, and runs real steps; `progress` on rank 0.
+Profile profile_of(Runtime& rt, const Job& job, const Step& step, const MeasureOptions& options,
+                   const MeasureStepsOptions& steps = {.seconds = 0});
 
 // What a plan's figures do not include on this machine: devices that cannot run here (GPUs are opened: not for a rank, which drives
 // its own GPU), ranks that share a core (of those that this process may use: not for a rank, which has its own cores).

@@ -9,8 +9,10 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstdlib>
 #include <map>
 
+#include "base/version.h"
 #include "config/schema.h"
 #include "config/zoo.h"
 
@@ -18,7 +20,6 @@ namespace motley {
 
 namespace {
 
-constexpr const char* kVersion = MOTLEY_VERSION;
 constexpr std::array kLater{"report", "simulate"};
 struct LaterOption {
   const char *verb, *option;
@@ -115,6 +116,13 @@ void add_plan(CLI::App* verb, Options& o) {
       ->type_name("FILE");
 }
 
+void add_step_seconds(CLI::App* verb, Options& o) {
+  if (const char* given = std::getenv("MOTLEY_STEP_SECONDS"); given != nullptr) o.step_seconds = std::atof(given);  // for tests
+  within(verb->add_option("--step-seconds", o.step_seconds,
+                          "time limit of the real steps that decide between near plans (default 20); 0: none are run"),
+         "SECONDS", 0.0, 1e6);
+}
+
 void add_form(CLI::App* verb, Words& w) {
   one_of(verb->add_option("--format", w.form, "format of the result (default text)"), {"text", "json"});
 }
@@ -134,6 +142,8 @@ void add_verbs(CLI::App& app, Options& o, Words& w) {
   profile->add_option("-o,--output", o.output, "write the profile there (default: the job's profile.path)")->type_name("FILE");
   within(profile->add_option("--budget-seconds", o.budget_seconds, "time limit (default 60)"), "SECONDS", 0.1, 1e6);
 
+  add_step_seconds(profile, o);
+
   CLI::App* plan =
       add_verb(app, "plan", "show how the model is split, predicted time and traffic per rank, why, and the runner-up");
   add_job(plan, w, "the job file")->required();
@@ -142,6 +152,9 @@ void add_verbs(CLI::App& app, Options& o, Words& w) {
   plan->add_option("-o,--output", o.output,
                    "also write the plan there, as JSON: for --plan of train, eval, predict, verify, explain")
       ->type_name("FILE");
+
+  plan->add_flag("--measure", o.measure, "run real steps of the plans that are predicted to be near; the profile keeps them");
+  add_step_seconds(plan, o);
 
   CLI::App* explain = add_verb(app, "explain", "describe a plan: which rank stores, owns and reads what, what is sent and why");
   add_job(explain, w, "the job file")->required();
@@ -167,6 +180,7 @@ void add_verbs(CLI::App& app, Options& o, Words& w) {
       ->type_name("PATH");
   train->add_option("--from-checkpoint", o.from, "what the launcher has chosen")->group("");
   add_plan(train, o);
+  add_step_seconds(train, o);
   train->add_option("--dump", o.dump, "write weights before and after, and the batches, as .npy")->type_name("DIR");
   train->add_option("--trace", o.trace, "write a Chrome trace of the last steps, measured and simulated side by side")
       ->type_name("FILE");
@@ -328,7 +342,7 @@ Parsed parse_options(const std::vector<std::string>& given) {
   Options options;
   Words words;
   CLI::App app("Train convolutional networks on unequal devices.", "motley");
-  app.set_version_flag("--version", std::string("motley ") + kVersion);
+  app.set_version_flag("--version", std::string("motley ") + kMotleyVersion);
   app.footer(kExamples);
   app.require_subcommand(0, 1);
   add_common(app, options, words);

@@ -52,6 +52,8 @@ struct Options {
   int steps = 3;                           // for verify
   std::optional<int> batch{};              // likewise; none: 4, or what the data has
   double budget_seconds = 60;              // for measuring
+  double step_seconds = 20;                // for real steps of the plans that are near: profile, train, plan with `measure`
+  bool measure = false;                    // plan
 };
 
 // Options, or the text to print instead of running (help, version: code 0; a usage error 64; what is not built yet 78).

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <motley/error.h>
+#include <motley/measure_steps.h>
 #include <motley/weights.h>
 
 #include <algorithm>
@@ -16,6 +17,7 @@
 #include "app/predict_input.h"
 #include "app/run_directory.h"
 #include "app/run_end.h"
+#include "balance/timed_steps.h"
 #include "base/clock.h"
 #include "base/units.h"
 #include "explain/explain.h"
@@ -39,6 +41,13 @@ MeasureOptions measuring(const Task& task, Measure when) {
           .progress = [&console = task.console](const std::string& line) { console.progress(line); },
           .warn = [&console = task.console](const std::string& line) { console.say(LogLevel::warning, "note: " + line); },
           .evaluation = evaluation_beside(task.job)};
+}
+
+MeasureStepsOptions timing_steps(const Task& task) {
+  return {.seconds = task.options.step_seconds,
+          .evaluation = evaluation_beside(task.job),
+          .progress = [&console = task.console](const std::string& line) { console.progress(line); },
+          .warn = [&console = task.console](const std::string& line) { console.say(LogLevel::warning, "note: " + line); }};
 }
 
 Measure when_of(const Job& job) {
@@ -84,7 +93,9 @@ Planned planned_job(Runtime& rt, const Task& task, const Step& step) {
     return {std::move(profile), same_plans(rt, job, step, [&] { return plans_from(*given, job, step, said); })};
   }
   rt.phase("measuring");
-  Profile profile = profile_of(rt, job, step, measuring(task, when_of(job)));
+  MeasureStepsOptions steps = timing_steps(task);
+  if (!task.options.from.empty()) steps.seconds = 0;  // a run that is resumed on another mesh goes on at once
+  Profile profile = profile_of(rt, job, step, measuring(task, when_of(job)), steps);
   task.console.progress_done();
   rt.phase("planning");
   JobPlans plans = same_plans(rt, job, step, [&] { return plans_of(job, step, profile); });
@@ -187,6 +198,20 @@ std::string summary_of(const TrainSummary& run, const Mesh& mesh, const std::fil
   return text;
 }
 
+// What real steps say: "real steps  19.8 ms; even parts 27.9 ms (1.41 times), fast alone 25.5 ms (1.29 times)". Empty: none ran.
+std::string steps_text(const Plan& plan, const LayoutRules& rules, const Profile& profile) {
+  const TimedSteps* steps = timed_steps(profile, plan.step(), plan.mesh(), rules, plan.data().dtype);
+  const TimedPlan* its = steps == nullptr ? nullptr : timed_plan(*steps, plan.data().rules);
+  if (its == nullptr) return "";
+  const double reference = steps->reference_seconds.typical();
+  std::string others;
+  for (const TimedPlan& p : steps->plans)
+    if (&p != its)
+      others += fmt::format("{}{} {:.3f} ms ({:.2f} times)", others.empty() ? "; " : ", ", p.name, 1e3 * p.median * reference,
+                            p.median / its->median);
+  return fmt::format("real steps  {:.3f} ms{}, in {} rounds\n", 1e3 * its->median * reference, others, its->n);
+}
+
 }  // namespace
 
 void give_plan(const Job& job, const JobPlans& plans, const Profile& profile, const Options& options, Console& console,
@@ -207,6 +232,7 @@ void give_plan(const Job& job, const JobPlans& plans, const Profile& profile, co
   }
   std::string text = plan.table(detail);
   if (!text.ends_with('\n')) text += '\n';
+  text += steps_text(plan, job.rules, profile);
   if (const std::string kernels = kernels_line(plan.mesh(), plan.data().dtype); !kernels.empty()) text += kernels + "\n";
   for (const std::string& note : all) text += "note: " + note + "\n";
   print_result(text);
@@ -215,7 +241,9 @@ void give_plan(const Job& job, const JobPlans& plans, const Profile& profile, co
 void plan_ranks(Runtime& rt, const Task& task) {
   rt.phase("measuring");
   const Step step = step_of(task.job);
-  const Profile profile = profile_of(rt, task.job, step, measuring(task, when_of(task.job)));
+  MeasureStepsOptions steps = timing_steps(task);
+  if (!task.options.measure) steps.seconds = 0;
+  const Profile profile = profile_of(rt, task.job, step, measuring(task, when_of(task.job)), steps);
   task.console.progress_done();
   rt.phase("planning");
   if (rt.rank() == 0)
@@ -225,7 +253,10 @@ void plan_ranks(Runtime& rt, const Task& task) {
 void profile_ranks(Runtime& rt, const Task& task) {
   rt.phase("measuring");
   const std::filesystem::path file = task.options.output.empty() ? profile_path(task.job) : task.options.output;
-  const Profile profile = measure(rt, task.job.mesh, step_of(task.job), task.job.rules, file, measuring(task, Measure::always));
+  const Step step = step_of(task.job);
+  Profile profile = measure(rt, task.job.mesh, step, task.job.rules, file, measuring(task, Measure::always));
+  if (task.job.train.dtype() != DType::f64)
+    profile = measure_steps(rt, task.job.mesh, step, task.job.rules, std::move(profile), file, timing_steps(task));
   task.console.progress_done();
   std::string text = summary_of(profile, file);
   if (rt.rank() == 0)

@@ -435,7 +435,7 @@ int with_ranks(const Options& given, const CommandLine& line) {
       give_plan(*subject.job, plans, profile_for(*subject.job), options, console);
       return 0;
     }
-    const PlanAtHand found = plan_at_hand(*subject.job, step);
+    const PlanAtHand found = plan_at_hand(*subject.job, step, options.measure && options.step_seconds > 0);
     if (found.plan) {
       std::vector<std::string> notes = device_notes(subject.mesh());
       for (std::string& note : core_notes(subject.mesh())) notes.push_back(std::move(note));

@@ -133,6 +133,61 @@ const Table<Profile::Completed>& completed_fields() {
   return table;
 }
 
+Json object(std::initializer_list<std::pair<const char*, Json>> members) {
+  Json out{Json::Object{}};
+  for (const auto& [key, value] : members) out.set(key, value);
+  return out;
+}
+
+template <class T>
+Field<T> ratio(const char* name, const char* doc, double T::*member) {
+  return {name, doc, "number", true,
+          [member](Reader& reader, const Json& json, T& out) { reader.number(json, out.*member, 1e-9, 1e9); }};
+}
+
+const Table<TimedPlan>& over_reference_fields() {
+  static const Table<TimedPlan> table{
+      ratio("q25", "lower quartile over the rounds", &TimedPlan::q25), ratio("median", "over the rounds", &TimedPlan::median),
+      ratio("q75", "upper quartile", &TimedPlan::q75), small_integer("n", "rounds", &TimedPlan::n, 1)};
+  return table;
+}
+
+const Table<TimedPlan>& timed_plan_fields() {
+  static const Table<TimedPlan> table{
+      text_field("decisions", "hash of the plan's parts", &TimedPlan::decisions, true),
+      text_field("name", "for people", &TimedPlan::name, false),
+      {"over_reference", "seconds of its steps over those of the reference in the same rounds", "object", true,
+       [](Reader& reader, const Json& json, TimedPlan& out) { reader.object(json, over_reference_fields(), out); }}};
+  return table;
+}
+
+const Table<TimedSteps>& timed_steps_fields() {
+  static const Table<TimedSteps> table{
+      text_field("step", "hash of step, mesh, rules and dtype", &TimedSteps::step, true),
+      text_field("devices", "hash of the devices and their libraries", &TimedSteps::devices, true),
+      text_field("build", "motley's version", &TimedSteps::build, true),
+      text_field("reference", "decisions of the plan that the others are relative to", &TimedSteps::reference, false),
+      {"reference_seconds", "of its steps on the slowest rank", "object", false,
+       [](Reader& reader, const Json& json, TimedSteps& out) { reader.object(json, spread_fields(), out.reference_seconds); }},
+      list_field<TimedSteps>("rows", "plans", &TimedSteps::plans, timed_plan_fields(), true)};
+  return table;
+}
+
+Json to_json(const Spread& s) {
+  return object({{"min", s.min}, {"q25", s.q25}, {"median", s.median}, {"n", s.n}});
+}
+
+Json to_json(const TimedSteps& steps) {
+  Json out = object({{"step", steps.step}, {"devices", steps.devices}, {"build", steps.build}});
+  if (!steps.reference.empty()) out.set("reference", steps.reference).set("reference_seconds", to_json(steps.reference_seconds));
+  Json rows{Json::Array{}};
+  for (const TimedPlan& p : steps.plans)
+    rows.push(object({{"decisions", p.decisions},
+                      {"name", p.name},
+                      {"over_reference", object({{"q25", p.q25}, {"median", p.median}, {"q75", p.q75}, {"n", p.n}})}}));
+  return out.set("rows", std::move(rows));
+}
+
 const Table<Raw>& profile_fields() {
   static const Table<Raw> table{
       {"version", "1", "integer", true,
@@ -173,6 +228,12 @@ const Table<Raw>& profile_fields() {
        [](Reader& reader, const Json& json, Raw& out) {
          reader.list(json, [&](const Json& one, std::size_t) {
            reader.object(one, completed_fields(), out.profile.complete_for.emplace_back());
+         });
+       }},
+      {"steps", "real steps of plans, timed in turn", "list", false,
+       [](Reader& reader, const Json& json, Raw& out) {
+         reader.list(json, [&](const Json& one, std::size_t) {
+           reader.object(one, timed_steps_fields(), out.profile.steps.emplace_back());
          });
        }},
       {"notes", "informative", "list", false, [](Reader& reader, const Json& json, Raw& out) {
@@ -222,12 +283,6 @@ void check_whole(const Json& json, const Raw& raw, Reader& reader) {
   }
 }
 
-Json object(std::initializer_list<std::pair<const char*, Json>> members) {
-  Json out{Json::Object{}};
-  for (const auto& [key, value] : members) out.set(key, value);
-  return out;
-}
-
 Json segments_json(const std::vector<LinkSegment>& segments) {
   Json::Array out;
   for (const LinkSegment& s : segments)
@@ -273,9 +328,7 @@ std::string Profile::json() const {
       list.back().set("implementation", nullptr);
       continue;
     }
-    list.back()
-        .set("seconds", object({{"min", k.seconds.min}, {"q25", k.seconds.q25}, {"median", k.seconds.median}, {"n", k.seconds.n}}))
-        .set("implementation", k.implementation);
+    list.back().set("seconds", to_json(k.seconds)).set("implementation", k.implementation);
     if (k.choices > 1) list.back().set("choices", k.choices);
     if (k.workspace_bytes > 0) list.back().set("workspace_bytes", k.workspace_bytes);
   }
@@ -292,6 +345,8 @@ std::string Profile::json() const {
   for (const Completed& one : complete_for)
     list.push_back(object({{"hash", one.hash}, {"kernels", static_cast<std::int64_t>(one.kernels)}}));
   if (!list.empty()) out.set("complete_for", std::exchange(list, {}));
+  for (const TimedSteps& one : steps) list.push_back(to_json(one));
+  if (!list.empty()) out.set("steps", std::exchange(list, {}));
   for (const std::string& note : notes) list.push_back(note);
   if (!list.empty()) out.set("notes", std::move(list));
   return to_text(out, 2) + "\n";

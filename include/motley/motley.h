@@ -8,6 +8,7 @@
 #include <motley/executor.h>
 #include <motley/layout.h>
 #include <motley/measure.h>
+#include <motley/measure_steps.h>
 #include <motley/ops.h>
 #include <motley/plan.h>
 #include <motley/predictor.h>

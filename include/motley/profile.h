@@ -85,6 +85,25 @@ struct DeviceLink {
   std::vector<LinkSegment> to_device{};    ///< by size, ascending
   std::vector<LinkSegment> from_device{};  ///< by size, ascending
 };
+/// A plan of which real steps were timed, relative to the reference plan in the same rounds.
+struct TimedPlan {
+  std::string decisions{};  ///< hash of its parts
+  std::string name{};       ///< for people: "filters 32/8", "even parts", "fast alone"
+  double q25 = 1;           ///< of its seconds over the reference's: lower quartile over the rounds
+  double median = 1;        ///< likewise
+  double q75 = 1;           ///< likewise
+  int n = 0;                ///< rounds
+};
+/// Real steps of several plans of one step on one mesh, timed in turn.
+struct TimedSteps {
+  std::string step{};              ///< hash of step, mesh, rules and dtype
+  std::string devices{};           ///< hash of the devices and their libraries
+  std::string build{};             ///< motley's version
+  std::string reference{};         ///< which of the plans the others are relative to; empty: the time did not suffice for any
+  Spread reference_seconds{};      ///< of its steps on the slowest rank
+  std::vector<TimedPlan> plans{};  ///< in the order in which they ran; empty: none did
+};
+
 /// Messages from and to a device's separate memory are sent in pieces of so many bytes: one is copied while the one before is sent.
 inline constexpr Index kStagedBytes = Index{1} << 20;
 
@@ -139,6 +158,7 @@ class Profile {
   };
   /// Planning for these again does not change the profile, unless kernels were taken out of it since.
   std::vector<Completed> complete_for{};
+  std::vector<TimedSteps> steps{};   ///< real steps, the oldest first; they decide between plans that are predicted to be near
   std::vector<std::string> notes{};  ///< "contended", "drifting", "batch scaled from 32": informative
 
  private:

@@ -76,6 +76,7 @@ struct LayoutRules {
   /// hold each element once. Parameters not named here are stored as the rules cut them; names that the step does not have are
   /// ignored.
   std::map<std::string, std::vector<Shard>> homes{};
+  bool operator==(const LayoutRules&) const = default;
 };
 
 /// @}

@@ -11,8 +11,11 @@
 #include "balance/baselines.h"
 #include "balance/choose_apart.h"
 #include "balance/choose_parts.h"
+#include "balance/near_rules.h"
 #include "balance/needed_kernels.h"
+#include "balance/timed_steps.h"
 #include "plan/check_rules.h"
+#include "plan/formats.h"
 #include "plan/index_maps.h"
 #include "plan/planner.h"
 #include "plan/statistics.h"
@@ -51,6 +54,21 @@ void refuse_impossible(const PlanData& data, const Mesh& mesh, const Profile& pr
     }
 }
 
+// Of the plans that are predicted to be near each other, real steps decide.
+ChosenParts fastest_by_steps(ChosenParts chosen, const TimedSteps& steps, const Passes& passes, const Mesh& mesh,
+                             const LayoutRules& rules, const Profile& profile, DType dtype) {
+  const Cost cost(passes, mesh, profile, std::vector<double>(static_cast<std::size_t>(mesh.ranks()), 1.0), dtype,
+                  common_formats(passes, mesh, dtype));
+  const std::optional<LayoutRules> fastest = fastest_that_ran(near_rules(chosen, passes, mesh, rules, cost), steps);
+  if (!fastest || *fastest == chosen.rules) return chosen;
+  ChosenParts out = choose_parts(passes, mesh, *fastest, profile, dtype);
+  if (!fits(out.plan)) return chosen;
+  for (std::size_t i = 0; i < out.cuts.size() && i < chosen.cuts.size(); i++)
+    if (!chosen.cuts[i].why.empty()) out.cuts[i].why = "the fastest in real steps";
+  out.notes = std::move(chosen.notes);
+  return out;
+}
+
 Mesh with_memory(const Mesh& mesh, const std::vector<Index>& memory) {
   std::vector<Device> devices = mesh.devices();
   for (std::size_t r = 0; r < devices.size(); r++) devices[r].memory_bytes = memory[r];
@@ -82,6 +100,8 @@ Plan balance_within(const std::vector<Index>& memory, const Step& step, const Me
   require_rules(step.passes(), mesh, rules);
   const Passes passes = passes_for(step, rules);
   ChosenParts chosen = choose_parts(passes, mesh, rules, profile, options.dtype);
+  if (const TimedSteps* steps = timed_steps(profile, step, given, rules, options.dtype))
+    chosen = fastest_by_steps(std::move(chosen), *steps, passes, mesh, rules, profile, options.dtype);
   PlanData data = std::move(chosen.plan);
   if (const auto undefined = undefined_statistics(data, mesh)) throw UserError(*undefined);
   choose_apart(data, profile);

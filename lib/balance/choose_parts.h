@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "balance/variables.h"
 #include "plan/plan_data.h"
 
 namespace motley {
@@ -13,6 +14,8 @@ struct ChosenParts {
   PlanData plan{};      // the plan under these rules, predicted
   std::vector<CutChoice> cuts{};
   std::vector<std::string> notes{};
+  std::vector<Assignment>
+      near{};  // tried, predicted within 15 % of the chosen one's seconds, the fastest first, without the chosen one; at most 8
 };
 
 // With a profile: the least predicted of a list of whole plans in virtual time: on all ranks, on each rank alone, on every prefix

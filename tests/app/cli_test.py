@@ -3,6 +3,7 @@
 import ast
 import contextlib
 import json
+import math
 import os
 import pathlib
 import re
@@ -54,7 +55,7 @@ class Room:
         self.env = {k: v for k, v in os.environ.items() if not k.startswith(("MOTLEY_", "PMI", "HYDRA"))}
         self.env["XDG_CACHE_HOME"] = str(self.path / "cache")
         self.env["TMPDIR"] = str(self.path / "tmp")
-        self.env["MOTLEY_SPREAD_SECONDS"] = "0"  # no test asserts how long anything takes
+        self.env["MOTLEY_SPREAD_SECONDS"] = self.env["MOTLEY_STEP_SECONDS"] = "0"  # no test asserts how long anything takes
         (self.path / "tmp").mkdir()
 
     def write(self, name, value):
@@ -640,6 +641,53 @@ def measured_plans():
     assert [d["name"] for d in profile["devices"]] == ["cpu 0", "cpu 1"] and profile["kernels"] and profile["links"]
 
 
+def real_steps():
+    room = Room()
+    measured = job(max_steps=3)
+    measured["layout"]["split"]["filters"]["parts"] = "profile"
+    measured["profile"] = {"path": "p.json"}
+    room.write("job.json", measured)
+    long = ["--step-seconds", "100"]
+    room.run("plan", "job.json")  # kernels alone
+    assert "steps" not in room.json("p.json")
+    done = room.run("plan", "job.json", "--measure", *long)
+    has(done.err, "measuring: the profile ", "p.json has no real steps of this job")
+    has(done.out, "real steps  ", " times)", " alone ", " rounds")
+    kept = room.json("p.json")
+    rows = {row["name"]: row for row in kept["steps"][0]["rows"]}
+    assert "even parts" in rows and any(name.endswith(" alone") for name in rows) and 2 <= len(rows) <= 8, rows
+    assert all(3 <= row["over_reference"]["n"] and row["over_reference"]["q25"] <= row["over_reference"]["median"] <= row["over_reference"]["q75"] for row in rows.values())
+    again = room.run("plan", "job.json", "--measure", *long)
+    assert again.out == room.run("plan", "job.json").out and "measuring" not in again.err
+    room.run("train", "job.json", "--run-dir", "run", *long)
+    assert kept == room.json("p.json"), "complete: no verb changes it"
+    # The plan that was the fastest is chosen, whatever was predicted.
+    for name in list(rows):
+        for row in kept["steps"][0]["rows"]:
+            row["over_reference"].update(q25=1, median=0.5 if row["name"] == name else 1, q75=1)
+        room.write("p.json", kept)
+        cuts = json.loads(room.run("plan", "job.json", "--format", "json").out)["cuts"]
+        wanted = {"even parts": [3, 3], "cpu 0 alone": [6, 0], "cpu 1 alone": [0, 6]}.get(name)
+        assert wanted is None or cuts[0]["parts"] == wanted, (name, cuts)
+    # Of another batch, or measured by another motley: not taken.
+    kept["steps"][0]["build"] = "0.0.1"
+    room.write("p.json", kept)
+    assert "real steps" not in room.run("plan", "job.json").out
+    room.run("profile", "job.json", "-o", "p.json", "--budget-seconds", "5", *long)
+    assert len(room.json("p.json")["steps"]) == 1
+    room.run("plan", "job.json", "--set", "train.batch=16", "--measure", *long)
+    assert len(room.json("p.json")["steps"]) == 2
+    # Too little time, given parts, f64, or a profile that must not change: nothing is run.
+    room.run("profile", "job.json", "-o", "short.json", "--budget-seconds", "5", "--step-seconds", "1e-6")
+    assert room.json("short.json")["steps"][0]["rows"] == []
+    for words in [["--set", "layout.split.filters.parts=even"], ["--set", "train.dtype=f64"], ["--set", "profile.measure=never"]]:
+        room.write("p.json", {**kept, "steps": []})
+        before = (room.path / "p.json").read_bytes()
+        room.run("plan", "job.json", "--measure", *long, *words)
+        assert (room.path / "p.json").read_bytes() == before, words
+    has(room.run("plan", "job.json", "--step-seconds", "-1", code=64).err, "--step-seconds")
+
+
 def little_memory():
     """Whatever a device's memory_bytes: what `plan` plans `train` runs, and what does not fit `check`, `plan` and `train` refuse with the same text."""
     room = Room()
@@ -653,7 +701,11 @@ def little_memory():
     profile = room.json("p.json")
     assert any(k.get("workspace_bytes", 0) > 0 for k in profile["kernels"])
     for kernel in profile["kernels"]:  # both devices are of use, whatever was measured
-        kernel.get("seconds", {}).update(min=1e-3, q25=1e-3, median=1e-3)
+        seconds = 1e-6 * math.prod(kernel["spec"].get("extents") or kernel["spec"].get("roles", {}).values())
+        kernel.get("seconds", {}).update(min=seconds, q25=seconds, median=seconds)
+    for link in profile["links"]:
+        for segment in link["segments"] + link.get("in_place", []):
+            segment.update(seconds=1e-6, bytes_per_second=1e10)
     room.write("p.json", profile)
 
     def with_limits(*limits):
@@ -2196,7 +2248,7 @@ def freezes():
     has(room.run("check", room.write("all.json", job(freeze=["*"])), code=78).err, "/train/freeze: all parameters are frozen: there is nothing to train")
 
 
-TESTS = [usage, doctor, one_core_of_two_units, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, explains, notes, given_plans, measured_plans, little_memory, verifies, trains, continues_from_weights, begins_with_weights, freezes, keeps_weights, layers_called_as_gpt2s, own_data, wide_tokens, several_inputs, stores_in_bf16, sums_with_parameters, names_of_layers, closed_pipe, full_pipes, refuses_weights, resumes, stopped_runs, traces, refusals, other_launchers, stops, paths_through_links, run_directory_removed, deaths, deaths_under_mpiexec, launcher_killed, restarts, stops_while_a_rank_hangs, leaves_out_lost_devices, evaluates_by_epoch, optimizers, other_losses, verifies_inference, progress]
+TESTS = [usage, doctor, one_core_of_two_units, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, explains, notes, given_plans, measured_plans, real_steps, little_memory, verifies, trains, continues_from_weights, begins_with_weights, freezes, keeps_weights, layers_called_as_gpt2s, own_data, wide_tokens, several_inputs, stores_in_bf16, sums_with_parameters, names_of_layers, closed_pipe, full_pipes, refuses_weights, resumes, stopped_runs, traces, refusals, other_launchers, stops, paths_through_links, run_directory_removed, deaths, deaths_under_mpiexec, launcher_killed, restarts, stops_while_a_rank_hangs, leaves_out_lost_devices, evaluates_by_epoch, optimizers, other_losses, verifies_inference, progress]
 
 
 def main(tests):

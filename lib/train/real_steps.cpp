@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/real_steps.h"
+
+#include <fmt/format.h>
+#include <motley/error.h>
+#include <motley/executor.h>
+#include <motley/state.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <random>
+
+#include "base/at.h"
+#include "base/clock.h"
+#include "mesh/control.h"
+#include "plan/plan_data.h"
+#include "program/memory.h"
+#include "run/agreed.h"
+#include "train/plan_on_rank.h"
+
+namespace motley {
+
+namespace {
+
+constexpr int kLeastRounds = 3, kMostRounds = 12;
+constexpr int kWarmUp = 1, kLeastSteps = 3, kMostSteps = 20;
+constexpr double kOver = 1.2;          // times the limit: more is not begun
+constexpr double kVisitSeconds = 0.3;  // of steps in one visit, where these are short
+
+// Floats in [0, 1), numbers below the input's limit: whatever a loss reads, it is defined.
+std::map<std::string, ReadBox> made_up_inputs(const Passes& passes, DType dtype) {
+  std::map<std::string, ReadBox> out;
+  for (const StepTensor& t : passes.tensors) {
+    if ((t.role != TensorRole::input && t.role != TensorRole::label) || t.fed_from >= 0) continue;
+    out[t.name] = [type = dtype_of(t, dtype), below = std::max<Index>(t.below, 1)](const Box&, std::span<std::byte> to) {
+      std::minstd_rand random;  // NOLINT: the same values each time
+      std::uniform_real_distribution<double> uniform;
+      const auto fill = [&]<class T>(T*, double most) {
+        for (std::size_t k = 0; k + sizeof(T) <= to.size(); k += sizeof(T)) {
+          const T value = static_cast<T>(most * uniform(random));
+          std::memcpy(to.data() + k, &value, sizeof value);
+        }
+      };
+      if (type == DType::i32) return fill(static_cast<std::int32_t*>(nullptr), static_cast<double>(below));
+      if (type == DType::f64) return fill(static_cast<double*>(nullptr), 1);
+      fill(static_cast<float*>(nullptr), 1);
+    };
+  }
+  return out;
+}
+
+// A plan with parameters and inputs of its own. Collective.
+class Visit {
+ public:
+  // AgreedError: it does not fit.
+  Visit(Runtime& rt, const Plan& plan) : rt_(rt) {
+    agreed(rt.transport(), [&] { on_rank_.emplace(rt, plan, Parameters::to_be_made); });
+    Backend& backend = on_rank_->backend();
+    agreed(rt.transport(), [&] {
+      const Index needed = at(on_rank_->plan.data().predicted, rt.rank()).memory_bytes;
+      if (backend.device_memory() != nullptr && needed > backend.memory_bytes())
+        throw DeviceError(fmt::format("{} bytes are needed, {} are there", needed, backend.memory_bytes()));
+      state_.emplace(on_rank_->plan, rt.rank(), 1, backend.device_memory());
+    });
+    executor_.emplace(on_rank_->program, backend, rt.transport(), *state_);
+    inputs_ = made_up_inputs(on_rank_->plan.data().passes, on_rank_->plan.data().dtype);
+  }
+
+  // Median over its steps, on the slowest rank.
+  double seconds() {
+    for (int s = 0; s < kWarmUp; s++) step();
+    const double once = slowest(step());
+    const int steps = std::clamp(static_cast<int>(std::ceil(kVisitSeconds / std::max(once, 1e-6))), kLeastSteps, kMostSteps);
+    std::vector<double> all;
+    for (int s = 0; s < steps; s++) all.push_back(step());
+    std::nth_element(all.begin(), all.begin() + steps / 2, all.end());
+    return slowest(all[static_cast<std::size_t>(steps) / 2]);
+  }
+
+ private:
+  double slowest(double mine) const {
+    const auto all = control::all_of(rt_.transport(), mine);
+    return *std::max_element(all.begin(), all.end());
+  }
+  // One step without its inputs.
+  double step() {
+    double out = 0;
+    for (Index m = 0; m < on_rank_->program.micro_batches; m++) {
+      on_rank_->feed(*executor_, inputs_, m);
+      out += executor_->run_forward().seconds + executor_->run_backward().seconds;
+    }
+    return out + executor_->run_combine().seconds + executor_->run_update().seconds;
+  }
+
+  Runtime& rt_;
+  std::optional<PlanOnRank> on_rank_{};
+  std::optional<State> state_{};
+  std::optional<Executor> executor_{};
+  std::map<std::string, ReadBox> inputs_{};
+};
+
+class Rounds {
+ public:
+  Rounds(Runtime& rt, const std::vector<Plan>& plans, double seconds, const std::function<void(const std::string&)>& say)
+      : rt_(rt), plans_(plans), limit_(seconds), say_(say), out_(plans.size()), cost_(plans.size(), 0.0) {}
+
+  std::vector<StepRounds> run() {
+    double each = 0;  // seconds of a round, with what binding takes
+    for (std::size_t k = 0; k < plans_.size(); k++) {
+      if (kLeastRounds * (each + each / std::max(ran_, 1)) > limit_) break;  // as long as those before it
+      visit(k);
+      if (k == 0 && out_[k].empty()) return out_;  // nothing to compare with
+      if (kLeastRounds * (each + cost_[k]) > kOver * limit_) {
+        ran_ -= out_[k].empty() ? 0 : 1;
+        out_[k].clear();
+        break;
+      }
+      each += cost_[k];
+    }
+    if (ran_ < 2) return std::vector<StepRounds>(plans_.size());
+    for (int round = 1; round < kMostRounds && (round < kLeastRounds || used() + each <= limit_); round++)
+      for (std::size_t k = 0; k < plans_.size(); k++) {
+        const std::size_t turn = round % 2 == 0 ? k : plans_.size() - 1 - k;  // what a plan leaves in caches hits each neighbour
+        if (!out_[turn].empty()) visit(turn);
+      }
+    return out_;
+  }
+
+ private:
+  // The same on every rank: they decide alike.
+  double used() const { return control::all_of(rt_.transport(), seconds_now() - start_).front(); }
+
+  void visit(std::size_t k) {
+    if (say_) say_(fmt::format("running real steps of {} plans (budget {:.0f} s)", plans_.size(), limit_));
+    const double before = used();
+    try {
+      out_[k].push_back(Visit(rt_, plans_[k]).seconds());
+      ran_ += out_[k].size() == 1 ? 1 : 0;
+    } catch (const AgreedError& e) {
+      if (e.code() != Exit::device) throw;
+    }
+    cost_[k] = used() - before;
+  }
+
+  Runtime& rt_;
+  const std::vector<Plan>& plans_;
+  const double limit_;
+  const std::function<void(const std::string&)>& say_;
+  std::vector<StepRounds> out_;
+  std::vector<double> cost_;
+  int ran_ = 0;
+  const double start_ = seconds_now();
+};
+
+}  // namespace
+
+std::vector<StepRounds> real_steps(Runtime& rt, const std::vector<Plan>& plans, double seconds,
+                                   const std::function<void(const std::string&)>& say) {
+  return Rounds(rt, plans, seconds, say).run();
+}
+
+}  // namespace motley
