@@ -387,8 +387,8 @@ std::string made_for(const Job& job) {
 
 }  // namespace
 
-std::string plan_file_of(const Job& job, const JobPlans& plans, PlanDetail detail) {
-  return plan_file_text(plans.training, plans.evaluation ? &*plans.evaluation : nullptr, made_for(job), detail);
+std::string plan_file_of(const Job& job, const JobPlans& plans, const Profile& profile, PlanDetail detail) {
+  return plan_file_text(plans.training, plans.evaluation ? &*plans.evaluation : nullptr, made_for(job), profile, detail);
 }
 
 GivenPlan read_plan_for(const Job& job, const Step& step, const fs::path& file) {

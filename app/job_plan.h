@@ -62,7 +62,7 @@ JobPlans plans_of(const Job& job, const Step& step, const Profile& profile);
 // Of these what a command gives: the evaluation's plan too where they are written as JSON.
 JobPlans plans_to_give(const Job& job, const Step& step, const Profile& profile, const Options& options);
 // What a plan file says (explain.h: plan_file_text).
-std::string plan_file_of(const Job& job, const JobPlans& plans, PlanDetail detail);
+std::string plan_file_of(const Job& job, const JobPlans& plans, const Profile& profile, PlanDetail detail);
 
 // A plan file: of --plan, or of the run that is resumed.
 struct GivenPlan {

@@ -148,7 +148,7 @@ void add_verbs(CLI::App& app, Options& o, Words& w) {
       add_verb(app, "plan", "show how the model is split, predicted time and traffic per rank, why, and the runner-up");
   add_job(plan, w, "the job file")->required();
   add_form(plan, w);
-  plan->add_flag("--full", o.full, "list every rank, exchange and tensor, also of a plan for more than 16 ranks");
+  plan->add_flag("--full", o.full, "list every layer; every rank, exchange and tensor, also of a plan for more than 16 ranks");
   plan->add_option("-o,--output", o.output,
                    "also write the plan there, as JSON: for --plan of train, eval, predict, verify, explain")
       ->type_name("FILE");
@@ -160,6 +160,7 @@ void add_verbs(CLI::App& app, Options& o, Words& w) {
   add_job(explain, w, "the job file")->required();
   explain->add_option("--tensor", o.tensor, "only this tensor, e.g. conv2d_1 or conv2d_1.weight")->type_name("NAME");
   add_plan(explain, o);
+  explain->add_flag("--full", o.full, "list every pass, tensor and message");
   explain->add_option("--svg", o.svg, "write a picture (SVG) there")->type_name("FILE");
   add_form(explain, w);
 

@@ -217,20 +217,21 @@ std::string steps_text(const Plan& plan, const LayoutRules& rules, const Profile
 void give_plan(const Job& job, const JobPlans& plans, const Profile& profile, const Options& options, Console& console,
                const std::vector<std::string>& notes) {
   const Plan& plan = plans.training;
+  const PlanDetail detail = options.full ? PlanDetail::full : PlanDetail::summary;
   if (options.verb == Verb::explain) {
     if (!options.svg.empty()) give_result(explain_svg(plan, profile, options.tensor), options.svg, console);
     return print_result(options.form == Form::json ? to_text(explain_json(plan, profile, options.tensor), 1) + "\n"
-                                                   : explain_text(plan, profile, options.tensor));
+                                                   : explain_text(plan, profile, options.tensor, detail));
   }
-  const PlanDetail detail = options.full ? PlanDetail::full : PlanDetail::summary;
   std::vector<std::string> all = equal_notes(plan.mesh(), profile);
   all.insert(all.end(), notes.begin(), notes.end());
-  if (options.form == Form::json || !options.output.empty()) give_result(plan_file_of(job, plans, detail), options.output, console);
+  if (options.form == Form::json || !options.output.empty())
+    give_result(plan_file_of(job, plans, profile, detail), options.output, console);
   if (options.form == Form::json) {  // notes are about this machine: JSON contains only the plan
     for (const std::string& note : all) console.say(LogLevel::warning, "note: " + note);
     return;
   }
-  std::string text = plan.table(detail);
+  std::string text = plan.table(profile, detail);
   if (!text.ends_with('\n')) text += '\n';
   text += steps_text(plan, job.rules, profile);
   if (const std::string kernels = kernels_line(plan.mesh(), plan.data().dtype); !kernels.empty()) text += kernels + "\n";
@@ -296,7 +297,7 @@ void train_ranks(Runtime& rt, const Task& task) {
       train_job(rt, {.plan = &plans.training,
                      .evaluation = plans.evaluation ? &*plans.evaluation : nullptr,
                      .evaluate = evaluation_of(job.model, model),
-                     .plan_file = plan_file_of(job, plans, PlanDetail::summary),
+                     .plan_file = rt.rank() == 0 ? plan_file_of(job, plans, profile, PlanDetail::summary) : "",
                      .profile = &profile,
                      .data = data,
                      .in_epoch = [&](Index epoch) { return in_epoch(raw, job, epoch); },

@@ -32,8 +32,10 @@ class Plan {
   /// Human-readable: cuts, predicted seconds, idle share and bytes per rank, why, second best. A summary has at most 16 ranks and
   /// 24 exchanges, and fits 120 columns, its notes aside.
   std::string table(PlanDetail detail = PlanDetail::summary) const;
-  /// What `motley plan --format json` prints, byte-equal from run to run. A summary of a plan for more than 16 ranks has no
-  /// "tensors" and "exchanges".
+  /// The same with the seconds of each layer, by the profile that the plan was made with: the 20 slowest, or all.
+  std::string table(const Profile& profile, PlanDetail detail = PlanDetail::summary) const;
+  /// What `motley plan --format json` prints but for the seconds of each layer, byte-equal from run to run. A summary of a plan for
+  /// more than 16 ranks has no "tensors" and "exchanges".
   std::string json(PlanDetail detail = PlanDetail::full) const;
   /// Writes the choices of balance(), for load(). UserError (74): the file cannot be written.
   void save(const std::filesystem::path& file) const;

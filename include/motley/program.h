@@ -59,6 +59,7 @@ struct RunKernel {
   std::string pass{};               ///< what it is for: "conv2d_2 forward", "pack conv2d_2", ...
   Purpose purpose = Purpose::pass;  ///< why it runs
   std::string implementation{};     ///< the plan's choice, where the device has one; empty: the device's default
+  int layer = -1;                   ///< the layer that it counts for, by number in the order of the layers' first passes; -1: none
 };
 /// One message of an exchange, at one of its ends.
 struct Piece {
@@ -119,6 +120,14 @@ struct Slice {
   double weight_decay = 0;   ///< of the parameter
 };
 
+/// What an exchange moves: values of some tensors, or nothing (acknowledgements, grants).
+struct Moved {
+  std::vector<int> tensors{};  ///< numbers among the tensors of the plan's passes
+  std::size_t hop = 0;         ///< 0: partial sums to owners, 1: from owners to their home, 2: to readers
+  std::size_t stage = 0;       ///< of the hop's schedule
+  bool flags = false;  ///< no values: the signals of those tensors that ranks of one host read in place, where others get messages
+};
+
 /// What one rank does in a step.
 struct Program {
   int rank = 0;                               ///< which rank
@@ -127,6 +136,7 @@ struct Program {
   std::vector<ProgramStep> steps{};           ///< in order
   std::vector<Chain> chains{};                ///< in order
   std::vector<std::string> exchange_names{};  ///< by exchange number, the same on every rank
+  std::vector<Moved> moved{};                 ///< by exchange number, the same on every rank
   std::vector<FedBuffer> feeds{};             ///< inputs and labels
   std::vector<Slice> slices{};                ///< owned boxes of parameters
   std::vector<std::vector<Stored>> stored{};  ///< per tensor of the plan's passes: what this rank has of it
@@ -190,16 +200,20 @@ struct SimulatedStep {
 /// A predicted training step.
 struct Simulated {
   double step_seconds = 0;  ///< from the end of the previous training step on all ranks to the end of this one on all ranks
-  std::vector<double> busy_seconds{};     ///< computing, by rank
-  std::vector<double> waiting_seconds{};  ///< for other ranks, by rank
+  std::vector<double> busy_seconds{};       ///< computing, by rank
+  std::vector<double> estimated_seconds{};  ///< of these, those of kernels whose times are Known::modelled, by rank
+  std::vector<double> waiting_seconds{};    ///< for other ranks, by rank
   /// Per rank and step of its Program, in the last micro-batch that runs the step; empty unless the options request it.
   std::vector<std::vector<SimulatedStep>> timeline{};
+  /// Per rank and step of its Program: seconds in all micro-batches; empty unless the options request the timeline. Those of
+  /// kernels sum to busy_seconds.
+  std::vector<std::vector<double>> spent{};
   std::vector<SimulatedStep> agreement{};  ///< per rank: agreeing to run the update; 0 seconds where it need not wait
   std::vector<SimulatedStep> norms{};      ///< per rank: summing the norms that the update needs (directs); empty: it needs none
 };
 /// Options of simulate(). Every field has a default.
 struct SimulateOptions {
-  bool timeline = false;  ///< whether Simulated::timeline is filled
+  bool timeline = false;  ///< whether Simulated::timeline and spent are filled
   int steps = 1;          ///< consecutive training steps, at least 1; the last one is returned
 };
 /// Runs all ranks' Programs in virtual time.

@@ -14,12 +14,14 @@
 #include "balance/near_rules.h"
 #include "balance/needed_kernels.h"
 #include "balance/timed_steps.h"
+#include "base/units.h"
 #include "plan/check_rules.h"
 #include "plan/formats.h"
 #include "plan/index_maps.h"
 #include "plan/planner.h"
 #include "plan/statistics.h"
 #include "program/compile.h"
+#include "program/layer_seconds.h"
 #include "program/memory.h"
 #include "program/predict.h"
 #include "program/too_large.h"
@@ -117,6 +119,11 @@ Plan balance_within(const std::vector<Index>& memory, const Step& step, const Me
         fmt::format("one device alone would take {:.3f} ms a step, this plan {:.3f} ms: the rules leave work on the others; "
                     "\"place\" layers on it, or use a mesh of that device",
                     *b * 1e3, *data.step_seconds * 1e3));
+  if (const double least = least_step_seconds(data, profile); data.step_seconds && *data.step_seconds < least * (1 - 1e-9))
+    data.notes.push_back(
+        fmt::format("the predicted step of {} is shorter than the {} that all devices together need at the best rates they were "
+                    "measured at: do not rely on it; measure again with: motley profile JOB",
+                    seconds_text(*data.step_seconds), seconds_text(least)));
   refuse_impossible(data, mesh, profile);
   choose_implementations(data, profile);
   data.hash = plan_hash(step, given, rules, options);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "explain/describe.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <map>
 #include <set>
@@ -102,6 +103,10 @@ std::vector<Shard> resting_boxes(const PlanData& data, const Mesh& mesh, int ten
   for (int r : ranks)
     if (Box box = plan.layout.box(mesh, r); volume(box) > 0) out.push_back({r, std::move(box)});
   return out;
+}
+
+std::string percent_text(double share) {
+  return share > 0 && share < 0.005 ? "< 1 %" : fmt::format("{:.0f} %", 100 * share);
 }
 
 std::string padded(std::string text, std::size_t width) {

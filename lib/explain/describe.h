@@ -28,6 +28,8 @@ bool adds_terms(const TensorPlan& plan);
 // stored.
 std::vector<Shard> resting_boxes(const PlanData& data, const Mesh& mesh, int tensor);
 
+// "12 %", "< 1 %", "0 %".
+std::string percent_text(double share);
 // The text followed by spaces, at least one.
 std::string padded(std::string text, std::size_t width);
 

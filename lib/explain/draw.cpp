@@ -1,130 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which rank stores what, as SVG: a tensor as a map of its cut dims, true to scale; a whole plan as a row of small maps per tensor.
-#include <fmt/format.h>
+// Which rank stores what of a tensor, as SVG: a map of its cut dims, true to scale.
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <set>
 
 #include "base/at.h"
 #include "base/overlaps.h"
 #include "base/units.h"
-#include "explain/describe.h"
 #include "explain/explain.h"
+#include "explain/picture.h"
 
 namespace motley {
 
 namespace {
 
-struct Colour {
-  const char *fill, *ink;
-};
-
-// Paul Tol's bright scheme, distinguishable for colour-blind people too. With more ranks colours repeat; every box shows its rank.
-Colour colour_of(int rank) {
-  static constexpr std::array<Colour, 7> colours{{{"#4477aa", "#fff"},
-                                                  {"#ee6677", "#111"},
-                                                  {"#228833", "#fff"},
-                                                  {"#ccbb44", "#111"},
-                                                  {"#66ccee", "#111"},
-                                                  {"#aa3377", "#fff"},
-                                                  {"#bbbbbb", "#111"}}};
-  return colours[static_cast<std::size_t>(rank) % colours.size()];
-}
-
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char c : text)
-    out += c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '"' ? "&quot;" : std::string(1, c);
-  return out;
-}
-
-std::string number(double v) {
-  return fmt::format("{:.2f}", v);
-}
-
-std::string short_of(const std::string& text, std::size_t most) {
-  if (text.size() <= most) return text;
-  std::size_t end = most - 1;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0U) == 0x80U) end--;
-  return text.substr(0, end) + "…";
-}
-
-struct Rect {
-  double x = 0, y = 0, w = 0, h = 0;
-};
-
-class Picture {
- public:
-  void text(double x, double y, const std::string& words, const std::string& style = "") {
-    body_ += "<text x=\"" + number(x) + "\" y=\"" + number(y) + "\"" + (style.empty() ? "" : " " + style) + ">" + escaped(words) +
-             "</text>\n";
-  }
-  void rect(const Rect& r, const std::string& style, const std::string& title = "") {
-    body_ += "<rect x=\"" + number(r.x) + "\" y=\"" + number(r.y) + "\" width=\"" + number(r.w) + "\" height=\"" + number(r.h) +
-             "\" " + style + (title.empty() ? "/>\n" : "><title>" + escaped(title) + "</title></rect>\n");
-  }
-  void line(double x1, double y1, double x2, double y2, const std::string& style) {
-    body_ += "<line x1=\"" + number(x1) + "\" y1=\"" + number(y1) + "\" x2=\"" + number(x2) + "\" y2=\"" + number(y2) + "\" " +
-             style + "/>\n";
-  }
-  std::string whole(double width, double height) const {
-    const std::string size = number(width) + "\" height=\"" + number(height);
-    return "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + size + "\" viewBox=\"0 0 " + number(width) + " " +
-           number(height) +
-           "\" font-family=\"DejaVu Sans, Helvetica, Arial, sans-serif\" font-size=\"12\" fill=\"#222\">\n<rect class=\"paper\" "
-           "width=\"" +
-           size + "\" fill=\"#fff\"/>\n" + body_ + "</svg>\n";
-  }
-
- private:
-  std::string body_{};
-};
-
-constexpr const char *kGrey = "fill=\"#777\"", *kBold = "font-weight=\"bold\"", *kSmallGrey = "fill=\"#777\" font-size=\"10\"";
-
-// Which dims are drawn across, down, and as separate panels.
-struct View {
-  int x = -1, y = -1;
-  std::vector<std::size_t> panels{};  // further cut dims
-};
-
-View view_of(const Shape& shape, const std::vector<Shard>& held) {
-  std::vector<int> cut, others;
-  for (std::size_t i = 0; i < shape.rank(); i++) {
-    const bool divided =
-        std::any_of(held.begin(), held.end(), [&](const Shard& h) { return h.box[i].begin > 0 || h.box[i].end < shape[i].size; });
-    (divided ? cut : others).push_back(static_cast<int>(i));
-  }
-  View view;
-  if (cut.size() >= 2) {
-    view.y = cut[0];
-    view.x = cut[1];
-    for (std::size_t i = 2; i < cut.size(); i++) view.panels.push_back(static_cast<std::size_t>(cut[i]));
-  } else {
-    view.x = !cut.empty() ? cut[0] : others.empty() ? -1 : others[0];
-    for (int o : others)
-      if (o != view.x && view.y < 0) view.y = o;
-  }
-  return view;
-}
-
-Rect placed(const Rect& in, const Shape& shape, const View& view, const Box& box) {
-  Rect out = in;
-  if (view.x >= 0) {
-    const auto i = static_cast<std::size_t>(view.x);
-    const double per = in.w / static_cast<double>(std::max<Index>(shape[i].size, 1));
-    out.x = in.x + per * static_cast<double>(box[i].begin);
-    out.w = per * static_cast<double>(box[i].size());
-  }
-  if (view.y >= 0) {
-    const auto i = static_cast<std::size_t>(view.y);
-    const double per = in.h / static_cast<double>(std::max<Index>(shape[i].size, 1));
-    out.y = in.y + per * static_cast<double>(box[i].begin);
-    out.h = per * static_cast<double>(box[i].size());
-  }
-  return out;
-}
+using namespace picture;
 
 bool overlap(const std::vector<Shard>& held) {
   for (std::size_t i = 0; i < held.size(); i++)
@@ -324,65 +213,10 @@ class TensorPicture {
   double widest_ = 0;  // of a line of text
 };
 
-// A row per tensor, a small map per rank.
-std::string overview(const Plan& plan) {
-  const PlanData& d = plan.data();
-  constexpr double kMargin = 24, kNames = 330, kHigh = 26, kRow = 42;
-  const int ranks = plan.mesh().ranks();
-  const double lane = std::clamp(560.0 / ranks, 60.0, 170.0), width = kMargin * 2 + kNames + (lane + 12) * ranks + 170;
-  Picture picture;
-  picture.text(kMargin, 32, "Which rank stores what", "font-size=\"18\" font-weight=\"bold\"");
-  for (int r = 0; r < ranks; r++) {
-    const double x = kMargin + kNames + (lane + 12) * r;
-    picture.rect({x, 46, 14, 14}, std::string("class=\"legend\" rx=\"2\" fill=\"") + colour_of(r).fill + "\"");
-    picture.text(x + 20, 57.5,
-                 short_of(std::to_string(r) + "  " + plan.mesh().device(r).name, static_cast<std::size_t>(lane / 7.5)));
-  }
-  picture.text(width - kMargin, 57.5, "exchanged per step", "text-anchor=\"end\" fill=\"#777\"");
-  double y = 74;
-  const std::vector<Described> moves = describe_exchanges(d, ranks);
-  for (std::size_t i = 0; i < d.tensors.size(); i++) {
-    const StepTensor& t = d.passes.tensors[i];
-    if (t.of >= 0 || t.role == TensorRole::seed) continue;
-    std::string dims, moved;
-    for (const Dim& dim : t.shape.dims()) dims += (dims.empty() ? "" : " × ") + dim.name + " " + std::to_string(dim.size);
-    picture.text(kMargin, y + 12, short_of(t.name, 44), t.role == TensorRole::parameter ? "" : kBold);
-    picture.text(kMargin, y + 25, short_of(dims, 62), kSmallGrey);
-    const std::vector<Shard> held = resting_boxes(d, plan.mesh(), static_cast<int>(i));
-    const View view = view_of(t.shape, held);
-    for (int r = 0; r < ranks; r++) {
-      const Rect here{kMargin + kNames + (lane + 12) * r, y, lane, kHigh};
-      picture.rect(here, "class=\"whole\" fill=\"#f4f4f4\" stroke=\"#ccc\"");
-      for (const Shard& h : held)
-        if (h.rank == r)
-          picture.rect(placed(here, t.shape, view, h.box),
-                       "class=\"own\" data-rank=\"" + std::to_string(r) + "\" fill=\"" + colour_of(r).fill + "\"",
-                       t.name + ", rank " + std::to_string(r) + ": " + box_words(t.shape, h.box));
-    }
-    double line = y + 11;
-    for (const Described& m : moves)
-      if (m.tensor == t.name || m.tensor == "gradient of " + t.name) {
-        Index bytes = 0;
-        for (Index b : m.bytes) bytes += b;
-        picture.text(
-            width - kMargin, line,
-            (m.tensor == t.name ? "" : "its gradient: ") + to_string(m.kind) + " " + bytes_text(static_cast<double>(bytes)),
-            "text-anchor=\"end\" font-size=\"10\"");
-        line += 13;
-      }
-    y = std::max(y + kRow, line + 3);
-  }
-  picture.text(
-      kMargin, y + 12,
-      "Each map spans the complete tensor: cut dims run across and down, true to scale. Gradients are laid out like their tensors.",
-      kSmallGrey);
-  return picture.whole(width, y + 28);
-}
-
 }  // namespace
 
 std::string explain_svg(const Plan& plan, const Profile& profile, const std::string& tensor) {
-  return tensor.empty() ? overview(plan) : TensorPicture(plan, profile, find_tensor(plan.data().passes, tensor)).draw();
+  return tensor.empty() ? plan_svg(plan, profile) : TensorPicture(plan, profile, find_tensor(plan.data().passes, tensor)).draw();
 }
 
 }  // namespace motley

@@ -10,6 +10,7 @@
 #include "base/units.h"
 #include "base/utf8.h"
 #include "explain/describe.h"
+#include "graph/layers.h"
 #include "plan/layouts.h"
 #include "plan/schedules.h"
 
@@ -144,7 +145,107 @@ std::string tensor_text(const Plan& plan, const Profile& profile, int tensor) {
   return out + (moves.empty() ? "exchanges: none\n" : "exchanges\n" + movement_table(moves, !profile.empty()));
 }
 
-std::string whole_text(const Plan& plan, const Profile& profile) {
+// Rows that say the same are one row with the names of all: the rarest first, as that is what is unusual. Without the names of the
+// last one, if it has many: it is all others.
+class Grouped {
+ public:
+  explicit Grouped(std::string what) : what_(std::move(what)) {}
+  void add(const std::string& words, const std::string& name) {
+    const auto [found, is_new] = numbers_.emplace(words, groups_.size());
+    if (is_new) groups_.push_back({words, {}});
+    groups_[found->second].names.push_back(name);
+  }
+  void leave_out() { left_out_++; }
+  std::string text() {
+    constexpr std::size_t kFew = 8, kNamed = 8;
+    std::stable_sort(groups_.begin(), groups_.end(),
+                     [](const Group& a, const Group& b) { return a.names.size() < b.names.size(); });
+    std::string out;
+    for (const Group& group : groups_) {
+      const std::size_t n = group.names.size();
+      const bool others = &group == &groups_.back() && n > kFew;
+      const std::string count = others ? (groups_.size() == 1 ? "all " : "the other ") + std::to_string(n) + " " + what_ : "";
+      const std::string left(2 + group.words.find_first_not_of(' '), ' ');
+      out += left + wrapped(group.words.substr(left.size() - 2) + (others ? "  -  " + count : ""), 4) + "\n";
+      std::string names;
+      for (std::size_t k = 0; k < std::min(n, kNamed); k++) names += (k == 0 ? "" : ", ") + group.names[k];
+      if (n > kNamed) names += " and " + std::to_string(n - kNamed) + " more";
+      if (!others) out += "      " + wrapped(names, 6) + "\n";
+    }
+    if (left_out_ > 0) out += "  and " + std::to_string(left_out_) + " inside of layers; --full lists all\n";
+    return out;
+  }
+
+ private:
+  struct Group {
+    std::string words{};
+    std::vector<std::string> names{};
+  };
+  std::string what_;
+  int left_out_ = 0;
+  std::vector<Group> groups_{};
+  std::map<std::string, std::size_t> numbers_{};
+};
+
+// One row for all tensors that move in the same way, the largest tensors first.
+std::string movements_by_kind(const std::vector<Movement>& all, bool seconds) {
+  struct Kind {
+    Index bytes = 0;
+    double seconds = 0;
+    std::map<std::string, Index> tensors{};
+  };
+  std::map<std::string, Kind> kinds;
+  for (const Movement& m : all) {
+    const bool says = m.kind == Collective::all_reduce || m.kind == Collective::reduce_scatter;  // that there are partial sums
+    Kind& kind = kinds[to_string(m.kind) + (m.step == "add" && !says ? ", partial sums" : "") +
+                       (m.tiled ? ", tiled, overlaps kernels" : "") + (m.schedule == "direct" ? "" : ", " + m.schedule)];
+    kind.bytes += m.bytes;
+    kind.seconds += m.seconds;
+    kind.tensors[m.tensor] += m.bytes;
+  }
+  std::vector<std::pair<std::string, Kind>> sorted(kinds.begin(), kinds.end());
+  std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second.bytes > b.second.bytes; });
+  std::string out;
+  for (const auto& [words, kind] : sorted) {
+    const std::size_t n = kind.tensors.size();
+    out += "  " + padded(words, 44) + right(std::to_string(n) + (n == 1 ? " tensor" : " tensors"), 12) +
+           right(bytes_text(static_cast<double>(kind.bytes)), 12) + (seconds ? right(seconds_text(kind.seconds), 12) : "") + "\n";
+    std::vector<std::pair<std::string, Index>> largest(kind.tensors.begin(), kind.tensors.end());
+    std::stable_sort(largest.begin(), largest.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+    constexpr std::size_t kNamed = 5;
+    std::string names;
+    for (std::size_t i = 0; i < std::min(n, kNamed); i++)
+      names += (i == 0 ? "" : ", ") + largest[i].first + " (" + bytes_text(static_cast<double>(largest[i].second)) + ")";
+    if (n > kNamed) names += " and " + std::to_string(n - kNamed) + " more";
+    out += "      " + wrapped(names, 6) + "\n";
+  }
+  return out;
+}
+
+std::string passes_by_division(const Plan& plan) {
+  const Passes& passes = plan.data().passes;
+  Grouped groups("passes");
+  for (std::size_t p = 0; p < passes.passes.size(); p++) {
+    const Pass& pass = passes.passes[p];
+    if (pass.op == KernelOp::map && is_inner(passes, pass.writes.tensor))
+      groups.leave_out();
+    else
+      groups.add(pick_words(plan, static_cast<int>(p), Names::roles), pass.name);
+  }
+  return groups.text();
+}
+
+// "  67 %  33 %  ": the fraction that each rank stores.
+std::string fractions(const Plan& plan, std::size_t tensor) {
+  const PlanData& d = plan.data();
+  std::vector<Index> elements(static_cast<std::size_t>(plan.mesh().ranks()), 0);
+  for (const Shard& h : resting_boxes(d, plan.mesh(), static_cast<int>(tensor))) at(elements, h.rank) += volume(h.box);
+  std::string out;
+  for (Index e : elements) out += right(percent(e, volume(whole(d.passes.tensors[tensor].shape))), 6);
+  return out + "  ";
+}
+
+std::string whole_text(const Plan& plan, const Profile& profile, bool full) {
   const PlanData& d = plan.data();
   std::string out = "ranks\n";
   for (int r = 0; r < plan.mesh().ranks(); r++) {
@@ -152,23 +253,32 @@ std::string whole_text(const Plan& plan, const Profile& profile) {
     out += "  " + rank_words(plan.mesh(), r) + "  receives " + bytes_text(static_cast<double>(p.bytes)) + " per step" +
            (d.step_seconds ? ", computes " + seconds_text(p.seconds) : "") + "\n";
   }
-  out += "tensors (fraction stored by each rank; its cuts. `no rule`: each rank stores what it needs)\n";
+  const std::string order = full ? "" : ", the rarest first";
+  out += "passes: how divided" + order + " (demand-driven: a rank computes what its own passes read)\n";
+  out += full ? pass_table(plan, -1) : passes_by_division(plan);
+  out += "tensors: fraction that each rank stores, cuts" + order + " (no rule: it stores what it needs)\n";
+  Grouped tensors("tensors");
   for (std::size_t i = 0; i < d.tensors.size(); i++) {
     const StepTensor& t = d.passes.tensors[i];
     if (t.of >= 0 || t.role == TensorRole::seed) continue;
-    std::vector<Index> elements(static_cast<std::size_t>(plan.mesh().ranks()), 0);
-    for (const Shard& h : resting_boxes(d, plan.mesh(), static_cast<int>(i))) at(elements, h.rank) += volume(h.box);
-    std::string left = "  " + padded(t.name, 30);
-    for (Index e : elements) left += right(percent(e, volume(whole(t.shape))), 6);
-    left += "  ";
-    out += left + wrapped(layout_words(plan.mesh(), d.tensors[i].layout), left.size()) + "\n";
+    if (full) {
+      const std::string left = "  " + padded(t.name, 30) + fractions(plan, i);
+      out += left + wrapped(layout_words(plan.mesh(), d.tensors[i].layout), left.size()) + "\n";
+    } else if (is_inner(d.passes, static_cast<int>(i)) || t.role == TensorRole::key ||
+               resting_boxes(d, plan.mesh(), static_cast<int>(i)).empty()) {
+      tensors.leave_out();
+    } else {
+      tensors.add(fractions(plan, i) + layout_words(plan.mesh(), d.tensors[i].layout), t.name);
+    }
   }
-  out += "passes (how each is divided; demand-driven: every rank computes what its own passes read)\n" + pass_table(plan, -1);
+  out += tensors.text();
   std::vector<Movement> all;
   for (std::size_t i = 0; i < d.tensors.size(); i++)
     for (Movement& m : movements_of(plan, profile, static_cast<int>(i))) all.push_back(std::move(m));
-  out += all.empty() ? "exchanges: none\n" : "exchanges\n" + movement_table(all, !profile.empty());
-  return out;
+  if (all.empty()) return out + "exchanges: none\n";
+  if (full) return out + "exchanges\n" + movement_table(all, !profile.empty());
+  return out + "exchanges: received per step" + (profile.empty() ? "" : ", seconds of these messages one by one") +
+         " (--full lists each)\n" + movements_by_kind(all, !profile.empty());
 }
 
 }  // namespace
@@ -190,16 +300,35 @@ std::string box_words(const Shape& shape, const Box& box) {
   return out.empty() ? "all of it" : out;
 }
 
-std::string pick_words(const Plan& plan, int pass) {
+namespace {
+
+// Of an index that no rule names: what it is to a convolution, and of a dim that some parameter has, "channels". So the same can be
+// said of layers whose dims have other names.
+std::string role_of(const Plan& plan, const Pass& pass, int index) {
+  const std::string& name = at(pass.indices, index).name;
+  const std::vector<Rule>& rules = plan.data().rules.split;
+  if (std::any_of(rules.begin(), rules.end(), [&](const Rule& r) { return r.dim == name; })) return name;
+  const auto is = [&](std::size_t role) { return role < pass.roles.size() && pass.roles[role] == index; };
+  if (is(1) || is(4)) return is(1) ? "channels" : "filters";  // Pass::roles: n c h w f r s p q
+  const Passes& passes = plan.data().passes;
+  const bool of_parameter = pass.op == KernelOp::map && std::any_of(passes.parameters.begin(), passes.parameters.end(),
+                                                                    [&](int t) { return at(passes.tensors, t).shape.has(name); });
+  return of_parameter ? "channels" : name;
+}
+
+}  // namespace
+
+std::string pick_words(const Plan& plan, int pass, Names names) {
   const Pass& p = at(plan.data().passes.passes, pass);
   const PassPlan& own = at(plan.data().pass_plans, pass);
+  const auto name_of = [&](int index) { return names == Names::roles ? role_of(plan, p, index) : at(p.indices, index).name; };
   std::string out;
   std::vector<bool> cut(plan.mesh().axes().size(), false);
   for (const PickPart& part : own.pick) {
     const bool boxes = std::find(p.writes.indices.begin(), p.writes.indices.end(), part.index) != p.writes.indices.end();
     const char* partial = p.combine == Combine::max ? " (partial maxima)" : " (partial sums)";
-    out += (out.empty() ? "" : ", ") + at(p.indices, part.index).name + " cut over " + axis_words(plan.mesh(), part.cut) +
-           (boxes ? "" : partial);
+    out +=
+        (out.empty() ? "" : ", ") + name_of(part.index) + " cut over " + axis_words(plan.mesh(), part.cut) + (boxes ? "" : partial);
     for (int a : part.cut.axes) at(cut, a) = true;
   }
   std::string uncut, ranks;
@@ -211,7 +340,7 @@ std::string pick_words(const Plan& plan, int pass) {
                     [&](const Work& w) { return w.any && w.box[i].size() != p.indices[i].size; }) &&
         p.indices[i].name.find(':') == std::string::npos &&
         std::none_of(own.pick.begin(), own.pick.end(), [&](const PickPart& part) { return part.index == static_cast<int>(i); }))
-      parts += (parts.empty() ? "each rank its part of " : ", ") + p.indices[i].name;
+      parts += (parts.empty() ? "each rank its part of " : ", ") + name_of(static_cast<int>(i));
   if (!uncut.empty())
     out += (out.empty() ? "" : ", ") + std::string("demand-driven over ") + uncut + ": " +
            (parts.empty() ? "every rank all of it" : parts);
@@ -262,8 +391,9 @@ std::vector<Movement> movements_of(const Plan& plan, const Profile& profile, int
   return out;
 }
 
-std::string explain_text(const Plan& plan, const Profile& profile, const std::string& tensor) {
-  return tensor.empty() ? whole_text(plan, profile) : tensor_text(plan, profile, find_tensor(plan.data().passes, tensor));
+std::string explain_text(const Plan& plan, const Profile& profile, const std::string& tensor, PlanDetail detail) {
+  return tensor.empty() ? whole_text(plan, profile, detail == PlanDetail::full)
+                        : tensor_text(plan, profile, find_tensor(plan.data().passes, tensor));
 }
 
 Json explain_json(const Plan& plan, const Profile& profile, const std::string& tensor) {

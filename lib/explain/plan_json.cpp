@@ -10,6 +10,7 @@
 #include "base/units.h"
 #include "base/utf8.h"
 #include "explain/describe.h"
+#include "explain/layer_table.h"
 #include "plan/plan_data.h"
 #include "plan/plan_file.h"
 
@@ -33,7 +34,7 @@ Json per_rank(const std::vector<Shard>& held, int ranks) {
 
 // Limit of a summary.
 constexpr int kMostRanks = 16;
-constexpr std::size_t kMostExchanges = 24, kWidestParts = 40, kWidestBytes = 60;
+constexpr std::size_t kMostExchanges = 24, kWidestParts = 40, kWidestBytes = 60, kMostColumns = 4;
 
 // "64 parts of 0 to 12"
 std::string summary_of_parts(const std::vector<std::vector<Index>>& lists) {
@@ -94,10 +95,18 @@ std::string exchange_rows(std::vector<Described> exchanges, bool full) {
     for (std::size_t k : order) largest.push_back(std::move(exchanges[k]));
     exchanges = std::move(largest);
   }
-  std::string out = "exchanges                                        received by each rank\n";
+  const std::size_t ranks = exchanges.front().bytes.size();
+  const bool columns = ranks <= kMostColumns;
+  std::string out = columns ? padded("exchanges: received per step", 51)
+                            : "exchanges                                        received by each rank";
+  for (std::size_t r = 0; r < ranks && columns; r++) out += fmt::format("{:>11}", "rank " + std::to_string(r));
+  out += "\n";
   for (const Described& e : exchanges) {
     std::string bytes;
-    for (Index b : e.bytes) bytes += (bytes.empty() ? "" : " ") + bytes_text(static_cast<double>(b));
+    for (Index b : e.bytes) {
+      const std::string one = columns && b == 0 ? "-" : bytes_text(static_cast<double>(b));
+      bytes += columns ? fmt::format("{:>11}", one) : (bytes.empty() ? "" : " ") + one;
+    }
     if (!full && bytes.size() > kWidestBytes) {
       const auto most = std::max_element(e.bytes.begin(), e.bytes.end());
       bytes = bytes_text(static_cast<double>(sum_of(e))) + " in total, at most " + bytes_text(static_cast<double>(*most)) +
@@ -110,6 +119,14 @@ std::string exchange_rows(std::vector<Described> exchanges, bool full) {
     out += "  and " + std::to_string(all - exchanges.size()) + " smaller ones, " + bytes_text(static_cast<double>(left_out)) +
            " in total; --full lists them\n";
   return out;
+}
+
+// Empty: all kernels were measured.
+std::string estimated_line(const PlanData& d) {
+  const double share = estimated_share(d).value_or(0);
+  return share > 0
+             ? "estimated: kernels that were not measured, " + percent_text(share) + " of the seconds in which ranks compute\n"
+             : "";
 }
 
 Json sizes_json(const std::vector<Index>& list) {
@@ -157,14 +174,21 @@ std::string Plan::json(PlanDetail detail) const {
   return to_text(whole_json(*this, detail), 1) + "\n";
 }
 
-std::string plan_file_text(const Plan& training, const Plan* evaluation, const std::string& made_for, PlanDetail detail) {
+std::string plan_file_text(const Plan& training, const Plan* evaluation, const std::string& made_for, const Profile& profile,
+                           PlanDetail detail) {
   Json out = whole_json(training, detail);
+  if (detail == PlanDetail::full || training.mesh().ranks() <= kMostRanks)
+    out.set("layers", layers_json(layer_seconds(training.data(), profile)));
   if (!made_for.empty()) out.set("made_for", made_for);
   if (evaluation != nullptr) out.set("evaluation", kept_json(*evaluation));
   return to_text(out, 1) + "\n";
 }
 
 std::string Plan::table(PlanDetail detail) const {
+  return table(Profile(), detail);
+}
+
+std::string Plan::table(const Profile& profile, PlanDetail detail) const {
   const PlanData& d = data();
   const bool full = detail == PlanDetail::full;
   std::string out = "cuts\n";
@@ -189,8 +213,9 @@ std::string Plan::table(PlanDetail detail) const {
     beside("even", d.baselines.even);
     beside("proportional", d.baselines.proportional);
     beside("fastest rank alone", d.baselines.fast_alone);
-    out += "\n";
+    out += "\n" + estimated_line(d);
   }
+  out += layer_table(layer_seconds(d, profile), detail);
   out += exchange_rows(describe_exchanges(d, mesh_.ranks()), full);
   for (const std::string& n : d.notes) out += "note: " + n + "\n";
   return out;

@@ -136,6 +136,7 @@ Json predicted_json(const PlanData& d) {
   for (const PredictedRank& r : d.predicted) {
     Json one{Json::Object{}};
     one.set("seconds", d.step_seconds ? Json(r.seconds) : Json(nullptr))
+        .set("estimated_seconds", d.step_seconds ? Json(r.estimated_seconds) : Json(nullptr))
         .set("bytes", Json(r.bytes))
         .set("memory_bytes", Json(r.memory_bytes));
     ranks.push(std::move(one));
@@ -143,6 +144,7 @@ Json predicted_json(const PlanData& d) {
   out.set("step_seconds", number(d.step_seconds))
       .set("step_seconds_q25", number(d.step_q25))
       .set("step_seconds_q75", number(d.step_q75))
+      .set("estimated_share", number(estimated_share(d)))
       .set("ranks", std::move(ranks));
   return out;
 }

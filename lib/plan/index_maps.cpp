@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/at.h"
+#include "graph/layers.h"
 #include "plan/kernel_of.h"
 
 namespace motley {
@@ -59,6 +60,8 @@ std::vector<std::string> reshaping_notes(const PlanData& data) {
     const Pass& pass = data.passes.passes[p];
     if (pass.index_maps.empty() || data.pass_plans[p].work.empty()) continue;
     const PassOperand& read = pass.reads.front();
+    const int made = at(data.passes.tensors, pass.writes.tensor).role == TensorRole::gradient ? read.tensor : pass.writes.tensor;
+    if (is_inner(data.passes, made)) continue;  // a norm's statistics: no rule aligns it
     const TensorPlan& source = at(data.tensors, read.tensor);
     if (source.layout.cuts.empty()) continue;
     Index elements = 0;

@@ -72,7 +72,8 @@ struct CutChoice {                   // for people and JSON: one resolved rule
 };
 
 struct PredictedRank {
-  double seconds = 0;  // busy
+  double seconds = 0;            // busy
+  double estimated_seconds = 0;  // of these, those of kernels whose times are Known::modelled
   Index bytes = 0, memory_bytes = 0;
 };
 
@@ -109,6 +110,17 @@ struct PlanData {
 
 inline Index item_bytes(const PlanData& data, std::size_t tensor) {
   return static_cast<Index>(bytes_of(dtype_of(data.passes.tensors[tensor], data.dtype)));
+}
+
+// Of the seconds in which the ranks compute, the share that is estimated (PredictedRank). Not known: nothing was predicted.
+inline std::optional<double> estimated_share(const PlanData& data) {
+  double all = 0, estimated = 0;
+  for (const PredictedRank& r : data.predicted) {
+    all += r.seconds;
+    estimated += r.estimated_seconds;
+  }
+  if (!data.step_seconds) return std::nullopt;
+  return all > 0 ? estimated / all : 0;
 }
 
 // Whether, by the prediction, no rank needs more memory than it has.

@@ -70,8 +70,9 @@ struct Fields<CutChoice> {
 };
 template <>
 struct Fields<PredictedRank> {
-  static constexpr std::tuple list{field("seconds", &PredictedRank::seconds), field("bytes", &PredictedRank::bytes),
-                                   field("memory_bytes", &PredictedRank::memory_bytes)};
+  static constexpr std::tuple list{field("seconds", &PredictedRank::seconds),
+                                   field("estimated_seconds", &PredictedRank::estimated_seconds),
+                                   field("bytes", &PredictedRank::bytes), field("memory_bytes", &PredictedRank::memory_bytes)};
 };
 template <>
 struct Fields<Baseline> {

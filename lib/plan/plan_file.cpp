@@ -219,13 +219,16 @@ const Table<CutChoice>& cut_fields() {
 }
 
 const Table<PredictedRank>& rank_fields() {
-  static const Table<PredictedRank> table{{"seconds", "busy", "number or null", true,
-                                           [](Reader& r, const Json& j, PredictedRank& out) {
-                                             if (!std::holds_alternative<std::nullptr_t>(j.value))
-                                               r.number(j, out.seconds, 0, kMost);
-                                           }},
-                                          integer("bytes", "received per step", &PredictedRank::bytes),
-                                          integer("memory_bytes", "of tensors", &PredictedRank::memory_bytes)};
+  const auto seconds = [](const char* name, const char* doc, double PredictedRank::*member, bool required) {
+    return Field<PredictedRank>{name, doc, "number or null", required, [member](Reader& r, const Json& j, PredictedRank& out) {
+                                  if (!std::holds_alternative<std::nullptr_t>(j.value)) r.number(j, out.*member, 0, kMost);
+                                }};
+  };
+  static const Table<PredictedRank> table{
+      seconds("seconds", "busy", &PredictedRank::seconds, true),
+      seconds("estimated_seconds", "of these, those of kernels that were not measured", &PredictedRank::estimated_seconds, false),
+      integer("bytes", "received per step", &PredictedRank::bytes),
+      integer("memory_bytes", "of tensors", &PredictedRank::memory_bytes)};
   return table;
 }
 
@@ -235,6 +238,7 @@ const Table<PlanFile>& plan_fields() {
       number_or_null("step_seconds_q25", "lower quartile, from how the machine's speed varied while its profile was measured",
                      &PlanFile::step_q25, 0, kMost),
       number_or_null("step_seconds_q75", "upper quartile", &PlanFile::step_q75, 0, kMost),
+      unread<PlanFile>("estimated_share", "of the seconds in which the ranks compute"),
       list_field("ranks", "per rank", &PlanFile::ranks, rank_fields())};
   static const Table<Baseline> baselines{number_or_null("even", "seconds", &Baseline::even, 0, kMost),
                                          number_or_null("proportional", "seconds", &Baseline::proportional, 0, kMost),
@@ -253,7 +257,8 @@ const Table<PlanFile>& plan_fields() {
        [](Reader& r, const Json& j, PlanFile& out) { r.object(j, baselines, out.baselines); }},
       texts("notes", "informative", &PlanFile::notes),
       unread<PlanFile>("tensors", "who holds and owns what"),
-      unread<PlanFile>("exchanges", "what moves")};
+      unread<PlanFile>("exchanges", "what moves"),
+      unread<PlanFile>("layers", "seconds of each layer")};
   return table;
 }
 

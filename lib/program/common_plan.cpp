@@ -42,6 +42,7 @@ CommonPlan::CommonPlan(const PlanData& data, const CompileOptions& options) : da
   made_ = making;
   Made& made = *making;
   made.options = options;
+  made.layers = layers_of(data_.passes);
   const Passes& all = data_.passes;
   const auto tensors = static_cast<int>(all.tensors.size()), passes = static_cast<int>(all.passes.size());
   made.writers.resize(all.tensors.size());

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/at.h"
+#include "graph/layers.h"
 #include "plan/plan_data.h"
 
 namespace motley {
@@ -76,6 +77,7 @@ class CommonPlan {
   std::span<const BoxMessage* const> stage_of(int t, std::size_t hop, std::size_t stage, int rank) const {
     return at(made_->stage_messages, t)[hop][stage].of(rank);
   }
+  const Layers& layers() const { return made_->layers; }
   // Parameters, in the order in which their values are put together.
   const std::vector<int>& filled() const { return made_->filled; }
   const MovedTogether* together(int t) const;            // null: it moves separately
@@ -102,6 +104,7 @@ class CommonPlan {
  private:
   struct Made {
     CompileOptions options{};
+    Layers layers{};
     std::vector<std::vector<int>> writers{}, readers{};  // per tensor
     std::vector<int> opened{}, filled{};                 // per tensor; parameters
     std::vector<bool> once{};                            // per tensor

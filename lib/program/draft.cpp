@@ -28,12 +28,12 @@ Draft::Draft(const LocalPlan& local) : plan(local) {
       s.tensor = t;
       s.name = plan.tensor(t).name;
       s.box = h.box;
-      s.value = add_buffer(s.name, program.dtype, h.box, plan.format_of(t), Space::state);
+      s.value = add_buffer(s.name, program.dtype, h.box, plan.format_of(t), Space::state, t);
       if (all.accumulate > 1 && !plan.tensor(t).frozen)
-        s.sum = add_buffer("sum of the gradients of " + s.name, DType::f64, h.box, plan.format_of(t), Space::kept);
+        s.sum = add_buffer("sum of the gradients of " + s.name, DType::f64, h.box, plan.format_of(t), Space::kept, t);
       for (const std::string& slot : update_slots(all))
         if (all.trains && all.is_trained(t))
-          s.slots.push_back(add_buffer(slot + " of " + s.name, program.dtype, h.box, plan.format_of(t), Space::state));
+          s.slots.push_back(add_buffer(slot + " of " + s.name, program.dtype, h.box, plan.format_of(t), Space::state, t));
       program.slices.push_back(std::move(s));
     }
   }
@@ -61,7 +61,7 @@ Draft::Draft(const LocalPlan& local) : plan(local) {
   }
 }
 
-int Draft::add_buffer(const std::string& name, DType dtype, const Box& box, Format format, Space space) {
+int Draft::add_buffer(const std::string& name, DType dtype, const Box& box, Format format, Space space, int tensor) {
   Buffer b;
   b.name = name;
   b.dtype = dtype;
@@ -70,6 +70,7 @@ int Draft::add_buffer(const std::string& name, DType dtype, const Box& box, Form
   b.space = space;
   b.bytes = volume(box) * static_cast<Index>(bytes_of(dtype));
   program.buffers.push_back(std::move(b));
+  tensor_of_.push_back(tensor);
   return static_cast<int>(program.buffers.size()) - 1;
 }
 
@@ -80,7 +81,7 @@ int Draft::temporary(const std::string& name, DType dtype, const std::vector<Ind
 }
 
 View Draft::fresh_view(const std::string& name, int t, const Box& box) {
-  const int made = add_buffer(name, plan.dtype_of(t), box, plan.format_of(t));
+  const int made = add_buffer(name, plan.dtype_of(t), box, plan.format_of(t), Space::arena, t);
   return view_of(buffer(made), made, box);
 }
 
@@ -109,7 +110,7 @@ void Draft::give_buffers(int t, std::vector<Stored>& all) {
       if (s.as == Stored::As::home && s.box == slice->box) s.buffer = slice->value;
   if (const SharedTensor& shared = plan.shared(t); shared.has(plan.rank())) {
     const bool here = shared.home == plan.rank();
-    const int made = add_buffer(tensor.name, plan.dtype_of(t), shared.box, plan.format_of(t), here ? Space::arena : Space::peer);
+    const int made = add_buffer(tensor.name, plan.dtype_of(t), shared.box, plan.format_of(t), here ? Space::arena : Space::peer, t);
     if (!here) buffer(made).peer = shared.home;
     give(shared.box, made);
   } else if (slices.size() == 1 && std::any_of(all.begin(), all.end(), [&](const Stored& s) {
@@ -141,7 +142,7 @@ void Draft::give_new_buffers(int t, std::vector<Stored>& all) {
   const bool seed = tensor.role == TensorRole::seed;
   const int first = static_cast<int>(program.buffers.size());
   for (const Box& box : hulls) {
-    const int made = add_buffer(tensor.name, plan.dtype_of(t), box, plan.format_of(t), seed ? Space::kept : Space::arena);
+    const int made = add_buffer(tensor.name, plan.dtype_of(t), box, plan.format_of(t), seed ? Space::kept : Space::arena, t);
     if (seed) program.ones.push_back(made);
   }
   for (std::size_t k = 0; k < open.size(); k++) open[k]->buffer = first + static_cast<int>(numbers[k]);
@@ -194,7 +195,15 @@ void Draft::add(std::variant<RunKernel, Post, Wait, Move> what, std::vector<Payl
 }
 
 void Draft::kernel(KernelSpec spec, std::vector<Place> operands, const std::string& name, Purpose purpose) {
-  add(RunKernel{std::move(spec), std::move(operands), name, purpose});
+  const int layer = pass >= 0 ? at(plan.layers().of_pass, pass) : layer_of(operands);
+  add(RunKernel{std::move(spec), std::move(operands), name, purpose, {}, layer});
+}
+
+// Of a kernel that belongs to no pass: the layer of the tensor that it writes, or else reads.
+int Draft::layer_of(const std::vector<Place>& operands) const {
+  for (auto place = operands.rbegin(); place != operands.rend(); ++place)
+    if (const int tensor = at(tensor_of_, place->buffer); tensor >= 0) return at(plan.layers().of_tensor, tensor);
+  return -1;
 }
 
 void Draft::copy(const View& from, const View& to, const std::string& name) {

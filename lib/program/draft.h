@@ -56,11 +56,6 @@ class Draft {
   const LocalPlan& plan;
   Program program{};  // everything but its steps
   std::vector<DraftStep> steps{};
-  struct Moved {
-    std::vector<int> tensors{};  // none: an acknowledgement or a grant
-    std::size_t hop = 0, stage = 0;
-  };
-  std::vector<Moved> moved{};          // per exchange
   std::vector<Fusion> fusions{};       // epilogues
   std::set<int> received{}, packed{};  // buffers that only messages write, or only messages read
   int turn = 0, pass = -1;             // of the steps that are added next
@@ -68,7 +63,7 @@ class Draft {
 
   // ---- buffers
   Buffer& buffer(int id) { return at(program.buffers, id); }
-  int add_buffer(const std::string& name, DType dtype, const Box& box, Format format, Space space = Space::arena);
+  int add_buffer(const std::string& name, DType dtype, const Box& box, Format format, Space space = Space::arena, int tensor = -1);
   int temporary(const std::string& name, DType dtype, const std::vector<Index>& extents, Format format = Format::plain);
   View fresh_view(const std::string& name, int t, const Box& box);  // a temporary dense block in the tensor's format
   const std::vector<Stored>& stored(int t);  // what this rank has of the tensor; it gets buffers at the first call
@@ -86,6 +81,8 @@ class Draft {
  private:
   void give_buffers(int t, std::vector<Stored>& all);
   void give_new_buffers(int t, std::vector<Stored>& all);
+  int layer_of(const std::vector<Place>& operands) const;
+  std::vector<int> tensor_of_{};                             // by buffer: the tensor of which it has a part; -1: none
   std::map<int, std::vector<Contribution>> partial_sums_{};  // pass -> separate buffers for its result, if it is not direct
 };
 

@@ -89,6 +89,7 @@ class Joiner {
     out_.spec.operands.clear();
     const bool copies = is_copy(b) && b.operands[0].dtype == b.operands[1].dtype;
     out_.pass = copies ? first_.pass : then_.pass;
+    out_.layer = copies ? first_.layer : then_.layer;
     out_.purpose = copies ? first_.purpose : then_.purpose;
     const bool good = copies ? relocate() : is_copy(a) && a.operands[0].dtype == a.operands[1].dtype ? read_source() : substitute();
     if (!good) return std::nullopt;

@@ -50,7 +50,10 @@ void predict(PlanData& data, const Profile& profile) {
   }
   data.step_q25 = times.step_seconds * fast;
   data.step_q75 = times.step_seconds * slow;
-  for (std::size_t r = 0; r < ranks; r++) data.predicted[r].seconds = times.busy_seconds[r];
+  for (std::size_t r = 0; r < ranks; r++) {
+    data.predicted[r].seconds = times.busy_seconds[r];
+    data.predicted[r].estimated_seconds = times.estimated_seconds[r];
+  }
 }
 
 PlanData predicted(PlanData data, const Profile& profile) {

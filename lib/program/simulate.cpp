@@ -39,6 +39,7 @@ class Simulator {
       ranks_[r].host->ranks++;
     }
     out_.busy_seconds.assign(programs.size(), 0);
+    out_.estimated_seconds.assign(programs.size(), 0);
     out_.waiting_seconds.assign(programs.size(), 0);
     for (std::size_t r = 0; r < programs.size(); r++) {  // small messages between each pair of ranks
       double seconds = 0;
@@ -52,7 +53,10 @@ class Simulator {
     clips_ = any([](const Program& p) { return !p.norms.empty(); });
     out_.agreement.resize(programs.size());
     if (meetings_ > 1) out_.norms.resize(programs.size());
-    for (std::size_t r = 0; r < programs.size() && timeline_; r++) out_.timeline.emplace_back(programs[r].steps.size());
+    for (std::size_t r = 0; r < programs.size() && timeline_; r++) {
+      out_.timeline.emplace_back(programs[r].steps.size());
+      out_.spent.emplace_back(programs[r].steps.size(), 0);
+    }
   }
 
   Simulated run() {
@@ -79,13 +83,14 @@ class Simulator {
     std::size_t at = 0;
     int step = 0, micro_batch = 0;
     Doing doing = Doing::next;
-    std::size_t sent = 0, agreed = 0;         // of the step's meetings: the verdict on the update, the norms of what moves
-    double begin = 0, busy = 0, waiting = 0;  // of the last step: when it began; seconds before it
-    double to_read = 0;                       // profiled seconds of reading in place, added to the next kernel
-    double left = 0;                          // while computing: profiled seconds; while messages arrive: seconds
-    double line = 0;                          // when all messages so far will have arrived at the host
-    double down = 0, up = 0;                  // when all copies from and to the device's memory will be done
-    double since = 0;                         // when the previous step ended
+    std::size_t sent = 0, agreed = 0;  // of the step's meetings: the verdict on the update, the norms of what moves
+    double begin = 0, busy = 0, waiting = 0, estimated = 0;  // of the last step: when it began; seconds before it
+    bool is_estimated = false;                               // while computing: the kernel's seconds are
+    double to_read = 0;                                      // profiled seconds of reading in place, added to the next kernel
+    double left = 0;                                         // while computing: profiled seconds; while messages arrive: seconds
+    double line = 0;                                         // when all messages so far will have arrived at the host
+    double down = 0, up = 0;                                 // when all copies from and to the device's memory will be done
+    double since = 0;                                        // when the previous step ended
   };
   struct Posted {
     const Post* post = nullptr;
@@ -112,7 +117,9 @@ class Simulator {
     if (const auto* kernel = std::get_if<RunKernel>(&what)) {
       rank.doing = Doing::computing;
       if (rank.host != nullptr) rank.host->computing++;
-      rank.left = profile_.seconds(static_cast<int>(r), kernel->spec).seconds + std::exchange(rank.to_read, 0);
+      const Estimate its = profile_.seconds(static_cast<int>(r), kernel->spec);
+      rank.left = its.seconds + std::exchange(rank.to_read, 0);
+      rank.is_estimated = its.known == Known::modelled;
       return true;
     }
     if (const auto* post = std::get_if<Post>(&what)) {
@@ -165,6 +172,8 @@ class Simulator {
     rank.begin = out_.step_seconds;
     rank.busy = out_.busy_seconds[r];
     rank.waiting = out_.waiting_seconds[r];
+    rank.estimated = out_.estimated_seconds[r];
+    if (timeline_) std::fill(out_.spent[r].begin(), out_.spent[r].end(), 0);
     return true;
   }
   Simulated of_last_step() {
@@ -173,6 +182,7 @@ class Simulator {
     for (std::size_t r = 0; r < ranks_.size(); r++) {
       out_.busy_seconds[r] -= ranks_[r].busy;
       out_.waiting_seconds[r] -= ranks_[r].waiting;
+      out_.estimated_seconds[r] -= ranks_[r].estimated;
       if (!agrees_) out_.agreement[r] = {ranks_[r].begin, ranks_[r].begin};
       auto shift = [&](SimulatedStep& s) { s = {s.begin - begin, s.end - begin}; };
       shift(out_.agreement[r]);
@@ -269,6 +279,7 @@ class Simulator {
       Rank& rank = ranks_[r];
       if (rank.doing == Doing::next) continue;
       (rank.doing == Doing::computing ? out_.busy_seconds : out_.waiting_seconds)[r] += seconds;
+      if (rank.doing == Doing::computing && rank.is_estimated) out_.estimated_seconds[r] += seconds;
       if (rank.doing == Doing::blocked || rank.doing == Doing::meeting) continue;
       const bool ends = rank.left * paces[r] <= seconds * (1 + 1e-12);
       rank.left -= seconds / paces[r];
@@ -286,7 +297,10 @@ class Simulator {
 
   void end_step(std::size_t r) {
     Rank& rank = ranks_[r];
-    if (timeline_) out_.timeline[r].at(rank.at) = {rank.since, out_.step_seconds};
+    if (timeline_) {
+      out_.timeline[r].at(rank.at) = {rank.since, out_.step_seconds};
+      out_.spent[r].at(rank.at) += out_.step_seconds - rank.since;
+    }
     rank.since = out_.step_seconds;
     do {
       rank.at++;

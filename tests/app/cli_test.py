@@ -403,6 +403,8 @@ def plans():
     assert {"even", "proportional", "fast_alone"} <= plan["baselines"].keys()
     assert len(plan["predicted"]["ranks"]) == 3 and {"seconds", "bytes", "memory_bytes"} <= plan["predicted"]["ranks"][0].keys()
     assert plan["predicted"]["step_seconds"] is None, "explicit parts need no profile"
+    assert plan["layers"] is None and plan["predicted"]["estimated_share"] is None
+    assert "\nlayers" not in room.run("plan", "job.json").out
     weight = plan["tensors"]["conv2d_1.weight"]
     assert [boxes[0][0] for boxes in weight["owners"]] == [[0, 3], [3, 5], [5, 6]], weight
     for exchange in plan["exchanges"]:
@@ -445,12 +447,17 @@ def explains():
     room = Room()
     room.write("job.json", job())
     text = room.run("explain", "job.json").out
-    has(text, "  conv2d_1.weight                 67 %  33 %  filters over `all`: 4/2\n", "  dense_3 forward                       filters cut over `all` (partial sums)\n",
+    # Equal rows are one: nothing is said twice.
+    has(text, "    67 %  33 %  filters over `all`: 4/2\n      conv2d_1.weight, ", "  filters cut over `all` (partial sums)\n      dense_3 forward\n",
+        "  all_reduce                                      1 tensor       256 B\n      dense_3 (256 B)\n", "inside of layers; --full lists all")
+    assert text.count("demand-driven over `all`: each rank its part of filters") == 1, text
+    full = room.run("explain", "job.json", "--full").out
+    has(full, "  conv2d_1.weight                 67 %  33 %  filters over `all`: 4/2\n", "  dense_3 forward                       filters cut over `all` (partial sums)\n",
         "  all_reduce     dense_3                         0 -> 1         64 B  1 box, partial sums\n", "demand-driven over `all`: each rank its part of filters")
     one = room.run("explain", "job.json", "--tensor", "conv2d_1", "--svg", "one tënsor.svg").out
     has(one, "conv2d_1: activation, batch 8, filters 6, rows 8, cols 8, 12.3 kB\ncuts: filters over `all`: 4/2\n",
         "  rank 0   cpu 0                 67 %  filters 0..4\n  rank 1   cpu 1                 33 %  filters 4..6\n", "exchanges: none\n")
-    assert all(len(line) <= 100 for line in (text + one).splitlines())
+    assert all(len(line) <= 100 for line in (text + full + one).splitlines())
     assert room.run("explain", "job.json", "--quiet", "--svg", "plan.svg").out == text
 
     def held(name):  # rank -> how many boxes are drawn
@@ -459,8 +466,10 @@ def explains():
         return {int(r): ranks.count(r) for r in ranks}
     assert held("one tënsor.svg") == {0: 1, 1: 1}
     plan = json.loads(room.run("plan", "job.json", "--format", "json").out)
-    lying = [t["boxes"] for name, t in plan["tensors"].items() if not name.startswith("gradient of ")]
-    assert held("plan.svg") == {r: sum(len(boxes[r]) for boxes in lying) for r in (0, 1)}
+    shown = [t["boxes"] for name, t in plan["tensors"].items() if not name.startswith("gradient of ")]
+    drawn, picture = held("plan.svg"), (room.path / "plan.svg").read_text()
+    assert all(0 < drawn[r] < sum(len(boxes[r]) for boxes in shown) for r in (0, 1)), drawn  # equal rows are one
+    assert ">conv2d_1.weight and 2 more<" in picture and ".linear<" not in picture and "predicted step" not in picture, picture
     explained = json.loads(room.run("explain", "job.json", "--format", "json").out)
     assert {n: t["boxes"] for n, t in explained["tensors"].items()} == {n: t["boxes"] for n, t in plan["tensors"].items()}
     for batches in 1, 2, 4:  # what all micro-batches receive, parameters once
@@ -517,6 +526,21 @@ def given_plans():
     room.run("plan", "job.json", "-o", "first.json")
     first = room.json("first.json")
     assert {"decisions", "evaluation", "made_for"} <= first.keys()
+    # Where the step's seconds go: each rank's layers sum to what it computes.
+    for rank, predicted in enumerate(first["predicted"]["ranks"]):
+        busy = sum(layer["seconds"][rank] for layer in first["layers"])
+        assert abs(busy - predicted["seconds"]) <= 1e-9 * predicted["seconds"], (rank, busy, predicted)
+        assert 0 <= predicted["estimated_seconds"] <= predicted["seconds"]
+    for layer in first["layers"]:
+        assert layer.keys() == {"layer", "seconds", "share", "exchange_seconds"} and 0 < layer["share"] <= 1 and layer["exchange_seconds"] >= 0, layer
+    assert {"conv2d_1", "dense_3"} <= {layer["layer"] for layer in first["layers"]}
+    assert 0 <= first["predicted"]["estimated_share"] <= 1
+    table = room.run("plan", "job.json").out
+    rows = re.search(r"^layers  .*\n(  .*\n)+", table, re.MULTILINE)[0].splitlines()
+    has(rows[0], "rank 0", "rank 1", "exchange", "share")
+    assert len(rows) == 1 + len(first["layers"]) and len({len(row) for row in rows}) == 1 and len(rows[0]) <= 100, rows
+    room.run("explain", "job.json", "--svg", "timed.svg")
+    has((room.path / "timed.svg").read_text(), "predicted step ", "Seconds: what each rank computes")
     # Other parts, which no profile of this machine would give.
     given = ["--set", "layout.split.filters.parts=[1,5]"]
     room.run("plan", "job.json", *given, "-o", "given.json")
@@ -703,6 +727,8 @@ def little_memory():
     for kernel in profile["kernels"]:  # both devices are of use, whatever was measured
         seconds = 1e-6 * math.prod(kernel["spec"].get("extents") or kernel["spec"].get("roles", {}).values())
         kernel.get("seconds", {}).update(min=seconds, q25=seconds, median=seconds)
+    for device in profile["devices"]:
+        device["alone_over_shared"] = 1
     for link in profile["links"]:
         for segment in link["segments"] + link.get("in_place", []):
             segment.update(seconds=1e-6, bytes_per_second=1e10)
