@@ -459,13 +459,17 @@ JobPlans same_plans(Runtime& rt, const Job& job, const Step& step, const std::fu
 }
 
 LayoutRules resolved_rules(const Job& job, const Step& step, const Profile& profile) {
-  return choose_parts(passes_for(step, job.rules), job.mesh, job.rules, profile, job.train.dtype()).rules;
+  const Passes passes = passes_for(step, job.rules);
+  const DType dtype = job.train.dtype();
+  return choose_parts(passes, job.mesh, job.rules, profile, dtype, cost_for(passes, job.mesh, profile, dtype)).rules;
 }
 
 LayoutRules resolved_evaluation_rules(const Job& job, const Profile& profile) {
   const Step step = evaluation_step_of(job);
   const LayoutRules rules = rules_within(step.passes(), job.rules);
-  return choose_parts(passes_for(step, rules), job.mesh, rules, profile, job.train.dtype()).rules;
+  const Passes passes = passes_for(step, rules);
+  const DType dtype = job.train.dtype();
+  return choose_parts(passes, job.mesh, rules, profile, dtype, cost_for(passes, job.mesh, profile, dtype)).rules;
 }
 
 }  // namespace motley::app

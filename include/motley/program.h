@@ -119,6 +119,13 @@ struct Slice {
   double weight_decay = 0;   ///< of the parameter
 };
 
+/// What an exchange moves: values of some tensors, or nothing (acknowledgements, grants).
+struct Moved {
+  std::vector<int> tensors{};  ///< numbers among the tensors of the plan's passes
+  std::size_t hop = 0;         ///< 0: partial sums to owners, 1: from owners to their home, 2: to readers
+  std::size_t stage = 0;       ///< of the hop's schedule
+};
+
 /// What one rank does in a step.
 struct Program {
   int rank = 0;                               ///< which rank
@@ -127,6 +134,7 @@ struct Program {
   std::vector<ProgramStep> steps{};           ///< in order
   std::vector<Chain> chains{};                ///< in order
   std::vector<std::string> exchange_names{};  ///< by exchange number, the same on every rank
+  std::vector<Moved> moved{};                 ///< by exchange number, the same on every rank
   std::vector<FedBuffer> feeds{};             ///< inputs and labels
   std::vector<Slice> slices{};                ///< owned boxes of parameters
   std::vector<std::vector<Stored>> stored{};  ///< per tensor of the plan's passes: what this rank has of it

@@ -28,7 +28,8 @@ namespace {
 // Chooses which implementations run, where the profile timed several.
 void choose_implementations(PlanData& data, const Profile& profile) {
   data.implementations.assign(data.predicted.size(), {});
-  if (profile.empty()) return;
+  const auto& points = profile.kernels();
+  if (std::none_of(points.begin(), points.end(), [](const KernelPoint& p) { return p.choices > 1; })) return;
   const CommonPlan plan = data;
   for (std::size_t r = 0; r < data.implementations.size(); r++)
     for (KernelSpec& spec : kernels_as_run(plan, static_cast<int>(r)))
@@ -81,7 +82,8 @@ Plan balance_within(const std::vector<Index>& memory, const Step& step, const Me
                     std::to_string(mesh.ranks()));
   require_rules(step.passes(), mesh, rules);
   const Passes passes = passes_for(step, rules);
-  ChosenParts chosen = choose_parts(passes, mesh, rules, profile, options.dtype);
+  const Cost cost = cost_for(passes, mesh, profile, options.dtype);
+  ChosenParts chosen = choose_parts(passes, mesh, rules, profile, options.dtype, cost);
   PlanData data = std::move(chosen.plan);
   if (const auto undefined = undefined_statistics(data, mesh)) throw UserError(*undefined);
   choose_apart(data, profile);
@@ -91,7 +93,7 @@ Plan balance_within(const std::vector<Index>& memory, const Step& step, const Me
     data.notes.push_back(
         "parameters are sent again in each micro-batch: a rank lacks the memory to keep what it receives of them for a whole step");
   for (std::string& note : reshaping_notes(data)) data.notes.push_back(std::move(note));
-  if (options.baselines) data.baselines = baselines_of(passes, mesh, rules, profile, options.dtype);
+  if (options.baselines) data.baselines = baselines_of(passes, mesh, rules, profile, options.dtype, cost, chosen.base);
   if (const auto& b = data.baselines.fast_alone; b && data.step_seconds && *b < *data.step_seconds * 0.99)
     data.notes.push_back(
         fmt::format("one device alone would take {:.3f} ms a step, this plan {:.3f} ms: the rules leave work on the others; "

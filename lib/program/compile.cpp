@@ -15,8 +15,8 @@ namespace {
 // Exchanges in which a tensor arrives tile by tile.
 std::set<int> tiled_exchanges(const Draft& draft) {
   std::set<int> out;
-  for (int e = 0; e < static_cast<int>(draft.moved.size()); e++)
-    if (const Draft::Moved& of = at(draft.moved, e); of.hop > 0)
+  for (int e = 0; e < static_cast<int>(draft.program.moved.size()); e++)
+    if (const Moved& of = at(draft.program.moved, e); of.hop > 0)
       for (int t : of.tensors)
         if (draft.plan.plan_of(t).arriving().tiles > 0) out.insert(e);
   return out;

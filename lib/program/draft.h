@@ -56,11 +56,6 @@ class Draft {
   const LocalPlan& plan;
   Program program{};  // everything but its steps
   std::vector<DraftStep> steps{};
-  struct Moved {
-    std::vector<int> tensors{};  // none: an acknowledgement or a grant
-    std::size_t hop = 0, stage = 0;
-  };
-  std::vector<Moved> moved{};          // per exchange
   std::vector<Fusion> fusions{};       // epilogues
   std::set<int> received{}, packed{};  // buffers that only messages write, or only messages read
   int turn = 0, pass = -1;             // of the steps that are added next

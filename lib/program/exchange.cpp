@@ -83,8 +83,8 @@ class Exchanger {
       out.push_back(-1);
       const bool travels = std::any_of(all.begin(), all.end(), [&](int t) { return plan_.reach_of(t, hop, k).travels(); });
       if (!travels) continue;
-      out.back() = static_cast<int>(draft_.moved.size());
-      draft_.moved.push_back({all, hop, k});
+      out.back() = static_cast<int>(draft_.program.moved.size());
+      draft_.program.moved.push_back({all, hop, k});
       const std::string stage = k == 0 ? "" : ", stage " + std::to_string(k + 1);
       draft_.program.exchange_names.push_back(what + name(all.front()) + others + stage);
     }

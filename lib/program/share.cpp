@@ -59,15 +59,15 @@ class Sharer {
   };
 
   int number(const std::string& name) {
-    draft_.moved.push_back({});
+    draft_.program.moved.push_back({});
     draft_.program.exchange_names.push_back(name);
-    return static_cast<int>(draft_.moved.size()) - 1;
+    return static_cast<int>(draft_.program.moved.size()) - 1;
   }
   // All ranks number the flags of all ranks: first those of messages, then those of tensors that some ranks share.
   void number() {
-    const auto exchanges = static_cast<int>(draft_.moved.size());
+    const auto exchanges = static_cast<int>(draft_.program.moved.size());
     for (int e = 0; e < exchanges; e++) {
-      const Draft::Moved of = at(draft_.moved, e);
+      const Moved of = at(draft_.program.moved, e);
       bool same_host = false, remote = false;
       for (int t : of.tensors) {
         const Reach& reach = plan_.reach_of(t, of.hop, of.stage);
@@ -87,7 +87,7 @@ class Sharer {
       const Flags flags{granted, number("acknowledge " + name)};
       if (plan_.shared(t).has(rank_)) shared_[t] = flags;
     }
-    draft_.program.windows = static_cast<int>(draft_.moved.size()) > exchanges;
+    draft_.program.windows = static_cast<int>(draft_.program.moved.size()) > exchanges;
   }
 
   // ---- shared tensors
@@ -157,7 +157,7 @@ class Sharer {
   }
 
   void rewrite(Post& post, DraftStep& step) {
-    const bool sums = at(draft_.moved, post.exchange).hop == 0;
+    const bool sums = at(draft_.program.moved, post.exchange).hop == 0;
     auto shared = [&](const Payload& holds) { return shared_.contains(holds.tensor) && !sums; };
     const int flags = flags_of(post.exchange);
     for (std::size_t k = 0; k < post.sends.size(); k++)
