@@ -20,7 +20,7 @@
 #include "app/run_directory.h"
 #include "app/topology.h"
 #include "balance/balance_within.h"
-#include "balance/choose_parts.h"
+#include "balance/near_rules.h"
 #include "balance/needed_kernels.h"
 #include "balance/timed_steps.h"
 #include "balance/variables.h"
@@ -467,13 +467,21 @@ JobPlans same_plans(Runtime& rt, const Job& job, const Step& step, const std::fu
 }
 
 LayoutRules resolved_rules(const Job& job, const Step& step, const Profile& profile) {
-  return choose_parts(passes_for(step, job.rules), job.mesh, job.rules, profile, job.train.dtype()).rules;
+  const Passes passes = passes_for(step, job.rules);
+  const DType dtype = job.train.dtype();
+  return choose_by_steps(passes, job.mesh, job.rules, profile, dtype, cost_for(passes, job.mesh, profile, dtype),
+                         timed_steps(profile, step, job.mesh, job.rules, dtype))
+      .rules;
 }
 
 LayoutRules resolved_evaluation_rules(const Job& job, const Profile& profile) {
   const Step step = evaluation_step_of(job);
   const LayoutRules rules = rules_within(step.passes(), job.rules);
-  return choose_parts(passes_for(step, rules), job.mesh, rules, profile, job.train.dtype()).rules;
+  const Passes passes = passes_for(step, rules);
+  const DType dtype = job.train.dtype();
+  return choose_by_steps(passes, job.mesh, rules, profile, dtype, cost_for(passes, job.mesh, profile, dtype),
+                         timed_steps(profile, step, job.mesh, rules, dtype))
+      .rules;
 }
 
 }  // namespace motley::app

@@ -16,7 +16,6 @@
 #include "balance/timed_steps.h"
 #include "base/units.h"
 #include "plan/check_rules.h"
-#include "plan/formats.h"
 #include "plan/index_maps.h"
 #include "plan/planner.h"
 #include "plan/statistics.h"
@@ -33,7 +32,8 @@ namespace {
 // Chooses which implementations run, where the profile timed several.
 void choose_implementations(PlanData& data, const Profile& profile) {
   data.implementations.assign(data.predicted.size(), {});
-  if (profile.empty()) return;
+  const auto& points = profile.kernels();
+  if (std::none_of(points.begin(), points.end(), [](const KernelPoint& p) { return p.choices > 1; })) return;
   const CommonPlan plan = data;
   for (std::size_t r = 0; r < data.implementations.size(); r++)
     for (KernelSpec& spec : kernels_as_run(plan, static_cast<int>(r)))
@@ -54,21 +54,6 @@ void refuse_impossible(const PlanData& data, const Mesh& mesh, const Profile& pr
           "other choice; \"place\" the layer on another device, cut another of its dims, or give this device no part",
           pass == passes.end() ? "" : "layer \"" + pass->layer + "\", ", run->pass, r, mesh.device(r).name, summary(run->spec)));
     }
-}
-
-// Of the plans that are predicted to be near each other, real steps decide.
-ChosenParts fastest_by_steps(ChosenParts chosen, const TimedSteps& steps, const Passes& passes, const Mesh& mesh,
-                             const LayoutRules& rules, const Profile& profile, DType dtype) {
-  const Cost cost(passes, mesh, profile, std::vector<double>(static_cast<std::size_t>(mesh.ranks()), 1.0), dtype,
-                  common_formats(passes, mesh, dtype));
-  const std::optional<LayoutRules> fastest = fastest_that_ran(near_rules(chosen, passes, mesh, rules, cost), steps);
-  if (!fastest || *fastest == chosen.rules) return chosen;
-  ChosenParts out = choose_parts(passes, mesh, *fastest, profile, dtype);
-  if (!fits(out.plan)) return chosen;
-  for (std::size_t i = 0; i < out.cuts.size() && i < chosen.cuts.size(); i++)
-    if (!chosen.cuts[i].why.empty()) out.cuts[i].why = "the fastest in real steps";
-  out.notes = std::move(chosen.notes);
-  return out;
 }
 
 Mesh with_memory(const Mesh& mesh, const std::vector<Index>& memory) {
@@ -101,9 +86,9 @@ Plan balance_within(const std::vector<Index>& memory, const Step& step, const Me
                     std::to_string(mesh.ranks()));
   require_rules(step.passes(), mesh, rules);
   const Passes passes = passes_for(step, rules);
-  ChosenParts chosen = choose_parts(passes, mesh, rules, profile, options.dtype);
-  if (const TimedSteps* steps = timed_steps(profile, step, given, rules, options.dtype))
-    chosen = fastest_by_steps(std::move(chosen), *steps, passes, mesh, rules, profile, options.dtype);
+  const Cost cost = cost_for(passes, mesh, profile, options.dtype);
+  ChosenParts chosen =
+      choose_by_steps(passes, mesh, rules, profile, options.dtype, cost, timed_steps(profile, step, given, rules, options.dtype));
   PlanData data = std::move(chosen.plan);
   if (const auto undefined = undefined_statistics(data, mesh)) throw UserError(*undefined);
   choose_apart(data, profile);
@@ -113,7 +98,7 @@ Plan balance_within(const std::vector<Index>& memory, const Step& step, const Me
     data.notes.push_back(
         "parameters are sent again in each micro-batch: a rank lacks the memory to keep what it receives of them for a whole step");
   for (std::string& note : reshaping_notes(data)) data.notes.push_back(std::move(note));
-  if (options.baselines) data.baselines = baselines_of(passes, mesh, rules, profile, options.dtype);
+  if (options.baselines) data.baselines = baselines_of(passes, mesh, rules, profile, options.dtype, cost, chosen.base);
   if (const auto& b = data.baselines.fast_alone; b && data.step_seconds && *b < *data.step_seconds * 0.99)
     data.notes.push_back(
         fmt::format("one device alone would take {:.3f} ms a step, this plan {:.3f} ms: the rules leave work on the others; "

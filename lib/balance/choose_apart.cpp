@@ -34,24 +34,21 @@ void choose_apart(PlanData& data, const Profile& profile) {
   if (profile.empty()) return;
   const std::vector<std::vector<KernelSpec>> none(data.predicted.size());
   data.apart = none;
-  const CommonPlan plan = data;
-  for (std::size_t r = 0; r < none.size(); r++) {
-    std::vector<KernelSpec>& apart = data.apart[r];
-    for (std::size_t before = apart.size() + 1; before != apart.size();) {  // a map that stays apart may be fused with another one
-      before = apart.size();
-      std::vector<Fusion> made;
-      compile(plan, static_cast<int>(r), &made);
-      for (Fusion& f : made) {
+  for (bool more = true; more;) {  // a map that stays apart may be fused with another one
+    more = false;
+    std::vector<std::vector<Fusion>> made;
+    predict(data, profile, made);
+    for (std::size_t r = 0; r < made.size(); r++)
+      for (Fusion& f : made[r]) {
         if (pays(static_cast<int>(r), f)) continue;
-        for (KernelSpec& spec : f.fused)
-          if (std::find(apart.begin(), apart.end(), spec) == apart.end()) apart.push_back(std::move(spec));
+        for (KernelSpec& spec : f.fused) {
+          if (std::find(data.apart[r].begin(), data.apart[r].end(), spec) != data.apart[r].end()) continue;
+          data.apart[r].push_back(std::move(spec));
+          more = true;
+        }
       }
-    }
   }
-  if (data.apart == none)
-    data.apart.clear();
-  else
-    predict(data, profile);
+  if (data.apart == none) data.apart.clear();
 }
 
 }  // namespace motley

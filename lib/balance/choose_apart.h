@@ -6,7 +6,7 @@
 namespace motley {
 
 // Those that the profile says are slower than separate ones, or impossible; for what was not measured bytes and instructions
-// decide.
+// decide. Then the plan is predicted.
 void choose_apart(PlanData& data, const Profile& profile);
 
 }  // namespace motley

@@ -5,17 +5,17 @@
 #include <motley/error.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
-#include <numeric>
-#include <set>
+#include <map>
+#include <optional>
 
 #include "balance/balance_sum.h"
 #include "balance/candidate_sizes.h"
 #include "balance/choose_tiles.h"
 #include "balance/memory_limits.h"
-#include "balance/part_moves.h"
-#include "balance/part_tables.h"
+#include "balance/part_bounds.h"
 #include "balance/part_trials.h"
 #include "base/at.h"
 #include "mesh/parts.h"
@@ -28,13 +28,14 @@ namespace motley {
 
 namespace {
 
-constexpr double kWorthRound = 0.01;  // gain of a round for which the moves are tried once more
 constexpr double kRounding = 1e-9;
-constexpr double kWorthImproving = 1.3;  // times the best: a plan slower with another plan's picks gets no picks of its own
-constexpr std::size_t kFinalists = 6;
-constexpr int kAlone = 8;   // parts, for each of which everything is tried, except for large steps
-constexpr int kTiled = 24;  // plans that are tiled to fit
-constexpr int kRounds = 4, kLinks = 3, kFitRounds = 12, kSteps = 8;
+constexpr double kWorthRound = 0.01;   // gain of a round of moved units after which there is another one
+constexpr std::size_t kFinalists = 3;  // plans of which overlap is counted
+constexpr int kTiled = 24;             // plans that are tiled to fit
+constexpr int kFewestPlans = 8;        // of the list, however large the step
+constexpr int kRounds = 4, kFitRounds = 12, kSteps = 8;
+constexpr double kNear = 0.15;  // share of the chosen plan's seconds; see ChosenParts::near
+constexpr std::size_t kMostNear = 8;
 
 std::string milliseconds(double seconds) {
   return fmt::format("{:.3f} ms", seconds * 1e3);
@@ -51,19 +52,17 @@ std::string explain(const DimBalance& best) {
 
 class Chooser {
  public:
-  Chooser(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype)
+  Chooser(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype, const Cost& cost)
       : passes_(passes),
         mesh_(mesh),
         rules_(rules),
         profile_(profile),
         variables_(variables_of(passes, mesh, rules)),
         all_(static_cast<std::size_t>(mesh.ranks()), true),
-        cost_(passes, mesh, profile, std::vector<double>(all_.size(), 1.0), dtype, common_formats(passes, mesh, dtype)),
+        cost_(cost),
         trials_(passes, mesh, rules, profile, dtype, variables_, cost_) {
     const double size = static_cast<double>(passes.passes.size()) * static_cast<double>(mesh.ranks());
-    large_ = 20000 / size < 8;
-    improved_plans_ = static_cast<std::size_t>(std::clamp(20000 / size, 8.0, 96.0));
-    moved_plans_ = static_cast<int>(std::clamp(60000 / size, 8.0, 480.0));
+    most_plans_ = static_cast<int>(std::clamp(20000 / size, double{kFewestPlans}, 96.0));
   }
 
   ChosenParts choose() {
@@ -83,6 +82,8 @@ class Chooser {
           "to cost as much as 50 flops");
     out.rules = with_parts(rules_, mesh_, variables_, best.of.parts);
     out.plan = std::move(best.plan);
+    out.base = std::move(base_);
+    list_near(out, best);
     list_cuts(out, best.of.why);
     return out;
   }
@@ -102,6 +103,8 @@ class Chooser {
       out.parts[i] = {jagged ? per : -1, {}};
       for (int here = 0; here < (jagged ? at(mesh_.axes(), per).size : 1); here++)
         out.parts[i].lists.push_back(list_of(i, PartsOf{ranks, jagged ? per : -1, here}, out.why[i]));
+      if (auto& lists = out.parts[i].lists; std::count(lists.begin(), lists.end(), lists.front()) == std::ssize(lists))
+        out.parts[i] = {-1, {std::vector<Index>(lists.front())}};
     }
     return out;
   }
@@ -111,19 +114,14 @@ class Chooser {
                     [&](std::size_t i, const PartsOf& of, std::string&) { return evenly(mesh_, variables_[i], of); });
   }
 
-  Proposal dealt_by_speed(const PlanData& data, const RankSet& ranks, int per, const std::string& why) const {
-    return proposal(ranks, per, why, [&](std::size_t i, const PartsOf& of, std::string&) {
-      return by_speed(data, mesh_, cost_, variables_[i], of);
-    });
-  }
-
-  // Each variable's best parts on its tables; the other variables stay as in `data`.
-  Proposal balanced(const PlanData& data, const RankSet& ranks, int per) const {
-    return proposal(ranks, per, "", [&](std::size_t i, const PartsOf& of, std::string& why) {
+  // Each variable's best parts on its tables, and its parts by one speed number each; the other variables stay as in `data`.
+  std::array<Proposal, 2> by_tables(const PlanData& data, const RankSet& ranks, int per) const {
+    std::vector<std::vector<Index>> speeds;
+    Proposal best = proposal(ranks, per, "", [&](std::size_t i, const PartsOf& of, std::string& why) {
       const Variable& v = variables_[i];
       const std::vector<SizeTables> groups = tables_of(data, mesh_, cost_, v, of);
-      std::vector<bool> open = open_parts(mesh_, v, of);
-      return over(open, v.size, [&](const auto& which) {
+      speeds.push_back(by_speed(groups, mesh_, v, of));
+      return over(open_parts(mesh_, v, of), v.size, [&](const auto& which) {
         if (groups.empty()) return Partition::even(v.size, static_cast<int>(which.size())).sizes();
         std::vector<SizeTables> tables(groups.size());
         SumOptions options;
@@ -137,6 +135,9 @@ class Chooser {
         return found.parts;
       });
     });
+    auto next = speeds.begin();
+    return {std::move(best), proposal(ranks, per, "proportional parts give the fastest step",
+                                      [&](std::size_t, const PartsOf&, std::string&) { return *next++; })};
   }
 
   std::string name_of(const RankSet& ranks) const {
@@ -151,37 +152,38 @@ class Chooser {
     return inside == 1 ? with + " alone" : "without " + without;
   }
 
-  // Along which axes lists may differ for these ranks: none (-1), and each axis along which the ranks do not form a grid, where one
-  // list for all coordinates would give parts to other ranks.
-  std::vector<int> axes_of_lists(const RankSet& ranks) const {
-    std::vector<int> out{-1};
-    const auto axes = static_cast<int>(mesh_.axes().size());
-    std::vector<std::set<int>> here(static_cast<std::size_t>(axes));
-    std::ptrdiff_t grid = 1;
-    for (int r = 0; r < mesh_.ranks(); r++)
-      for (int a = 0; a < axes && at(ranks, r); a++) at(here, a).insert(at(mesh_.coord(r), a));
-    for (const auto& coordinates : here) grid *= static_cast<std::ptrdiff_t>(coordinates.size());
-    for (int a = 0; a < axes && grid != std::count(ranks.begin(), ranks.end(), true); a++) out.push_back(a);
-    return out;
+  struct Listed {
+    double bound = 0;  // seconds: no plan with these parts is faster
+    Proposal of{};
+  };
+  struct SetOfRanks {
+    double bound = 0;  // seconds: no plan on these ranks is faster
+    RankSet ranks{};
+    std::optional<std::vector<Listed>> proposals{};  // made when it is their turn
+  };
+
+  // The sets of ranks that are tried, the least bound first.
+  void list_sets() {
+    for (RankSet& ranks : rank_sets(mesh_, alone_)) sets_.push_back({bounds_.of(ranks), std::move(ranks)});
+    std::stable_sort(sets_.begin(), sets_.end(), [](const SetOfRanks& a, const SetOfRanks& b) { return a.bound < b.bound; });
   }
 
-  // The list of proposals: even, proportional and balanced parts on every set of ranks that is tried.
-  std::vector<Proposal> listed(const PlanData& base) const {
-    std::vector<Proposal> out;
+  // Even, proportional and balanced parts, on several axes also with lists that differ along one of them; the least bound first.
+  const std::vector<Listed>& proposals_of(SetOfRanks& set) const {
+    if (set.proposals) return *set.proposals;
+    std::vector<Listed>& out = set.proposals.emplace();
+    const std::string name = set.ranks == all_ ? "" : name_of(set.ranks) + ": ";
     auto add = [&](Proposal p) {
-      if (std::none_of(out.begin(), out.end(), [&](const Proposal& o) { return o.parts == p.parts; })) out.push_back(std::move(p));
+      for (std::size_t i = 0; i < variables_.size(); i++)
+        if (trials_.is_free(i)) p.why[i] = name + (p.why[i].empty() ? "the only cut" : p.why[i]);
+      out.push_back({bounds_.of(p.parts, mesh_, variables_), std::move(p)});
     };
-    for (const RankSet& ranks : rank_sets(mesh_, seconds_alone(passes_, mesh_, cost_))) {
-      const std::string set = ranks == all_ ? "" : name_of(ranks) + ": ";
-      for (int per : axes_of_lists(ranks)) {
-        Proposal best = balanced(base, ranks, per);
-        for (std::size_t i = 0; i < variables_.size(); i++)
-          if (trials_.is_free(i)) best.why[i] = set + (best.why[i].empty() ? "the only cut" : best.why[i]);
-        add(std::move(best));
-        add(dealt_evenly(ranks, per, set + "even parts give the fastest step"));
-        add(dealt_by_speed(base, ranks, per, set + "proportional parts give the fastest step"));
-      }
+    const int axes = mesh_.axes().size() > 1 ? static_cast<int>(mesh_.axes().size()) : 0;
+    for (int per = -1; per < axes; per++) {
+      for (Proposal& p : by_tables(*base_, set.ranks, per)) add(std::move(p));
+      add(dealt_evenly(set.ranks, per, "even parts give the fastest step"));
     }
+    std::stable_sort(out.begin(), out.end(), [](const Listed& a, const Listed& b) { return a.bound < b.bound; });
     return out;
   }
 
@@ -199,43 +201,46 @@ class Chooser {
     fixed_ = even_parts(variables_);
     Trial best = trials_.improved({fixed_, std::vector<std::string>(variables_.size(), "even parts give the fastest step")});
     for (std::size_t i = 0; i < variables_.size(); i++)
-      if (!trials_.is_free(i)) fixed_[i].lists = {by_speed(best.plan, mesh_, cost_, variables_[i], {all_})};
-    const PlanData base = best.plan;
-    const std::vector<Proposal> proposals = listed(base);
+      if (!trials_.is_free(i))
+        fixed_[i].lists = {by_speed(tables_of(best.plan, mesh_, cost_, variables_[i], {all_}), mesh_, variables_[i], {all_})};
+    base_ = best.plan;
     if (std::none_of(variables_.begin(), variables_.end(), [](const Variable& v) { return v.by == CutBy::profile; }))
-      return trials_.improved(proposals.front());
-    if (fixed_ != best.of.parts) best.seconds = best.lacking = kNever;  // not every rule says even
-    consider(proposals, base, best);
-    go_round(base, best);
-    improve(best);
+      return trials_.improved(dealt_evenly(all_, -1, ""));
+    if (fixed_ == best.of.parts) {
+      tried_ = {{fixed_, best.seconds}};
+      if (std::isfinite(best.seconds)) keep_finalist(best);
+    } else {  // not every rule says even
+      best = {};
+    }
+    alone_ = seconds_alone(passes_, mesh_, cost_);
+    const auto first = std::min_element(alone_.begin(), alone_.end());
+    RankSet alone(all_.size(), false);
+    at(alone, first - alone_.begin()) = true;
+    const double fused = complete(dealt_evenly(alone, -1, name_of(alone) + ": the only cut"), best, true) / *first;
+    if (std::isfinite(fused)) bounds_ = PartBounds(*base_, mesh_, cost_, variables_, std::min(fused, 1.0));
+    list_sets();
+    consider(best);
+    move_units(best, most_plans_ - kFewestPlans);
     return best;
   }
 
-  // From the parts next to the fastest ones that fit, or lack less memory; then the list again, those that are fast without limits
-  // first; at last tiles for the fastest plans that lack little.
+  // From the parts next to the fastest ones that fit, or lack less memory; then the list again; at last tiles for the fastest plans
+  // that lack little.
   Trial within_limits(Trial fastest) {
     finalists_.clear();
+    tried_.clear();
     trials_.tiles = false;
     const Assignment full = fastest.of.parts;
-    Trial best = fit(trials_.improved(std::move(fastest.of)));
+    Trial best = fit(tried(std::move(fastest.of)));
     go_back(full, best);
-    for (const auto& [seconds, of] : sorted(std::move(listed_))) {
-      if (seconds > kWorthImproving * best.seconds) break;
-      complete(of, best);
-    }
-    for (int left = moved_plans_, round = 0; round < kRounds; round++) {
-      const double before = best.seconds;
-      for (const Proposal& next : one_changed(best))
-        if (const Trial trial = trials_.quick(next, best.plan);
-            trial.lacking > 0 ? trial.lacking < kTilesSave : trial.seconds < best.seconds)
-          complete(next, best);
-      move_units(trials_, best, left);
-      if (!(best.seconds < before * (1 - kWorthRound))) break;
-    }
+    consider(best);
+    move_units(best, most_plans_);
     trials_.tiles = true;
     int left = kTiled;
-    for (const auto& [seconds, of] : sorted(std::move(lacking_)))
-      if (seconds < best.seconds && left-- > 0) take(trials_.improved(of), best, kRounding);
+    std::vector<Listed> lacking = std::exchange(lacking_, {});
+    std::stable_sort(lacking.begin(), lacking.end(), [](const Listed& a, const Listed& b) { return a.bound < b.bound; });
+    for (const Listed& one : lacking)
+      if (one.bound < best.seconds && left-- > 0) take(tried(one.of), best, kRounding);
     go_back(full, best);
     return best;
   }
@@ -249,7 +254,7 @@ class Chooser {
         Proposal next{between(full, fitting, static_cast<double>(step) / kSteps), best.of.why};
         if (next.parts == fitting) return;
         Assignment parts = next.parts;
-        if (parts != lacks && !take(trials_.improved(std::move(next)), best, 0)) lacks = std::move(parts);
+        if (parts != lacks && !take(tried(std::move(next)), best, 0)) lacks = std::move(parts);
       }
       if (best.of.parts == fitting) return;
       full = std::move(lacks);
@@ -269,34 +274,74 @@ class Chooser {
     return to;
   }
 
-  using Listed = std::vector<std::pair<double, Proposal>>;  // seconds, and the parts of which
-  static Listed sorted(Listed list) {
-    std::stable_sort(list.begin(), list.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-    return list;
+  // Evaluates the list until none of it can be faster (with several variables also the sets that alone cannot be); then the best
+  // with one variable's parts from another plan of the list. As many as the step's size allows.
+  void consider(Trial& best) {
+    int left = most_plans_;
+    const auto consider_one = [&](const Proposal& of, double bound, bool listed) {
+      if (left == 0 || bound >= best.seconds || tried_.contains(of.parts)) return;
+      complete(of, best, listed);
+      left--;
+    };
+    std::vector<const Proposal*> list;
+    for (SetOfRanks& set : sets_) {
+      if (left == 0 || (set.bound >= best.seconds && variables_.size() == 1)) break;
+      for (const Listed& one : proposals_of(set)) {
+        consider_one(one.of, one.bound, true);
+        list.push_back(&one.of);
+      }
+    }
+    for (std::size_t i = 0; i < variables_.size(); i++)
+      for (const Proposal* other : list) {
+        Proposal next = best.of;
+        next.parts[i] = other->parts[i];
+        next.why[i] = other->why[i];
+        consider_one(next, bounds_.of(next.parts, mesh_, variables_), false);
+      }
   }
 
-  // One variable after the other is changed, and units are moved, while that makes the step faster.
-  void improve(Trial& best) {
-    int left = moved_plans_;
-    for (int round = 0; round < kRounds; round++) {
-      const double before = best.seconds;
-      consider(one_changed(best), PlanData(best.plan), best);
-      move_units(trials_, best, left);
-      if (!(best.seconds < before * (1 - kWorthRound))) break;
+  // Units of one part to another one, first from the fullest rank to the emptiest, while less memory is lacking or the step is
+  // faster.
+  void move_units(Trial& best, int left) {
+    for (double lacking = kNever, seconds = kNever;
+         std::isfinite(best.lacking) && (best.lacking < lacking || best.seconds < seconds * (1 - kWorthRound));) {
+      lacking = best.lacking, seconds = best.seconds;
+      for (std::size_t i = 0; i < variables_.size(); i++)
+        for (std::size_t list = 0; list < best.of.parts[i].lists.size() && trials_.is_free(i); list++)
+          for (Proposal& next : moved(best, i, list)) {
+            if (left == 0) return;
+            if (tried_.contains(next.parts) || bounds_.of(next.parts, mesh_, variables_) >= best.seconds) continue;
+            complete(next, best, false);
+            left--;
+          }
     }
   }
 
-  // Evaluates all proposals with the picks of `like`; then as many as the step's size allows, the fastest first, with picks of
-  // their own.
-  void consider(const std::vector<Proposal>& proposals, const PlanData& like, Trial& best) {
-    std::vector<std::pair<double, std::size_t>> order;
-    for (std::size_t i = 0; i < proposals.size(); i++) {
-      order.emplace_back(0, i);
-      if (proposals.size() <= improved_plans_) continue;
-      order.back().first = trials_.quick(proposals[i], like).seconds;
-    }
-    std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-    for (std::size_t k = 0; k < std::min(order.size(), improved_plans_); k++) complete(proposals[order[k].second], best);
+  // All of a part, then each time a third less, down to one unit.
+  std::vector<Proposal> moved(const Trial& best, std::size_t i, std::size_t list) const {
+    const PartLists& now = best.of.parts[i];
+    std::vector<double> full(now.lists[list].size(), 0.0);
+    for (int r = 0; r < mesh_.ranks(); r++)
+      if (list_of(mesh_, now.per, r) == list) {
+        double& most = at(full, part_of(mesh_, variables_[i].axes, r));
+        most = std::max(most, fullness(best.plan, r));
+      }
+    std::vector<std::pair<std::size_t, std::size_t>> pairs;
+    for (std::size_t from = 0; from < full.size(); from++)
+      for (std::size_t to = 0; to < full.size(); to++)
+        if (from != to) pairs.emplace_back(from, to);
+    std::stable_sort(pairs.begin(), pairs.end(),
+                     [&](const auto& a, const auto& b) { return full[a.first] - full[a.second] > full[b.first] - full[b.second]; });
+    std::vector<Proposal> out;
+    for (const auto& [from, to] : pairs)
+      for (Index units = now.lists[list][from]; units > 0; units -= (units + 2) / 3) {
+        Proposal& next = out.emplace_back(best.of);
+        next.parts[i].lists[list][from] -= units;
+        next.parts[i].lists[list][to] += units;
+        next.why[i] = best.lacking > 0 ? "as much as the devices' memory allows"
+                                       : "local search: units were moved between ranks while the predicted step got faster";
+      }
+    return out;
   }
 
   void keep_finalist(const Trial& trial) {
@@ -305,100 +350,47 @@ class Chooser {
     if (finalists_.size() > kFinalists) finalists_.resize(kFinalists);
   }
 
-  // Evaluates a proposal with picks of its own.
-  void complete(const Proposal& of, Trial& best) {
+  // With its picks; kept for the comparisons that follow. LayoutError: lists along an axis that do not tile.
+  Trial tried(Proposal of) {
+    Trial out = trials_.improved(std::move(of));
+    tried_.insert_or_assign(out.of.parts, out.seconds);
+    if (out.lacking > 0 && out.lacking < kTilesSave) lacking_.push_back({*out.plan.step_seconds, out.of});
+    return out;
+  }
+
+  // The predicted seconds of a proposal. Finalists are of the list alone: neighbours of the fastest would drive out plans of which
+  // more is overlapped.
+  double complete(const Proposal& of, Trial& best, bool listed) {
     try {
-      Trial trial = trials_.improved(of);
-      if (std::isfinite(trial.seconds)) keep_finalist(trial);
-      Listed& list = trial.lacking > 0 ? lacking_ : listed_;
-      const auto is_same = [&](const auto& other) { return other.second.parts == trial.of.parts; };
-      if (trial.lacking < kTilesSave && std::none_of(list.begin(), list.end(), is_same))
-        list.emplace_back(*trial.plan.step_seconds, trial.of);
+      Trial trial = tried(of);
+      if (listed && std::isfinite(trial.seconds)) keep_finalist(trial);
+      const double seconds = trial.seconds;
       take(std::move(trial), best, kRounding);
-    } catch (const LayoutError&) {  // lists along an axis that do not tile
+      return seconds;
+    } catch (const LayoutError&) {
+      tried_.emplace(of.parts, kNever);
+      return kNever;
     }
   }
 
-  // The fastest few of the list are compared again with overlap counted, and with one variable changed at a time.
+  // The fastest few are compared again with overlap counted.
   void overlapped(Trial& best) {
-    trials_.overlaps = true;
-    best = trials_.again(std::move(best));
+    const auto counted = [&](Trial one) {
+      one = trials_.overlapped(std::move(one));
+      if (const auto known = tried_.find(one.of.parts); known != tried_.end()) known->second = one.seconds;
+      return one;
+    };
+    best = counted(std::move(best));
     for (Trial& one : finalists_)
-      if (one.of.parts != best.of.parts) take(trials_.again(std::move(one)), best, kRounding);
-    bool far = false;
-    for (int r = 1; r < mesh_.ranks(); r++) far = far || is_far(best.plan, 0, r);
-    if (far) consider(one_changed(best), PlanData(best.plan), best);
+      if (one.of.parts != best.of.parts) take(counted(std::move(one)), best, kRounding);
   }
 
-  // Which ranks have a part of every variable.
-  RankSet working(const Assignment& parts) const {
-    RankSet out = all_;
-    for (int r = 0; r < mesh_.ranks(); r++)
-      for (std::size_t i = 0; i < parts.size(); i++) {
-        const std::size_t list = list_of(mesh_, parts[i].per, r);
-        if (at(parts[i].lists[list], part_of(mesh_, variables_[i].axes, r)) == 0) at(out, r) = false;
-      }
-    return out;
-  }
-
-  // Makes the tables again on a plan, and again on the resulting plan; on several axes also lists that differ along one of them.
-  void go_round(const PlanData& base, Trial& best) {
-    chains(base, best);
-    for (int round = 0; round < kRounds; round++) {
-      const double before = best.seconds;
-      chains(PlanData(best.plan), best);
-      if (!(best.seconds < before * (1 - kGain))) return;
-    }
-  }
-  void chains(const PlanData& start, Trial& best) const {
-    for (const auto& [ranks, per] : ways(best.of.parts)) {
-      Trial last{{}, start, kNever};
-      for (int link = 0; link < kLinks; link++) {
-        Proposal next = balanced(last.plan, ranks, per);
-        if (next.parts == last.of.parts) break;
-        last = trials_.quick(std::move(next), last.plan);
-        if (std::isinf(last.seconds)) break;
-        if (last.of.parts != best.of.parts && last.seconds < kWorthImproving * best.seconds)
-          take(trials_.improved(Proposal(last.of)), best, kGain);
-      }
-    }
-  }
-  // Tables for all ranks and, if fewer compute now, for these; with lists that are the same along all axes (-1), or differ along
-  // one.
-  std::vector<std::pair<RankSet, int>> ways(const Assignment& now) const {
-    std::vector<std::pair<RankSet, int>> out;
-    const int axes = mesh_.axes().size() > 1 ? static_cast<int>(mesh_.axes().size()) : 0;
-    for (int per = -1; per < axes; per++) out.emplace_back(all_, per);
-    if (const RankSet some = working(now); some != all_)
-      for (int per = -1; per < axes; per++) out.emplace_back(some, per);
-    return out;
-  }
-
-  // One variable gets other parts: balanced, by speed, even, or everything for one part; the others stay.
-  std::vector<Proposal> one_changed(const Trial& best) const {
-    std::vector<Proposal> out, tables;
-    for (const auto& [ranks, per] : ways(best.of.parts)) tables.push_back(balanced(best.plan, ranks, per));
-    for (std::size_t i = 0; i < variables_.size(); i++) {
-      if (!trials_.is_free(i)) continue;
-      const Variable& v = variables_[i];
-      auto add = [&](PartLists lists, const std::string& why) {
-        Proposal next = best.of;
-        next.parts[i] = std::move(lists);
-        next.why[i] = why;
-        const bool known = next.parts == best.of.parts ||
-                           std::any_of(out.begin(), out.end(), [&](const Proposal& o) { return o.parts == next.parts; });
-        if (!known) out.push_back(std::move(next));
-      };
-      for (const Proposal& of : tables) add(of.parts[i], of.why[i]);
-      add({-1, {by_speed(best.plan, mesh_, cost_, v, {all_})}}, "proportional parts give the fastest step");
-      add({-1, {evenly(mesh_, v, {all_})}}, "even parts give the fastest step");
-      for (std::size_t part = 0; part < static_cast<std::size_t>(v.parts) && v.parts <= kAlone && !large_; part++) {
-        std::vector<Index> alone(static_cast<std::size_t>(v.parts), 0);
-        alone[part] = v.size;
-        add({-1, {std::move(alone)}}, "not splitting it gives the fastest step");
-      }
-    }
-    return out;
+  void list_near(ChosenParts& out, const Trial& best) const {
+    std::vector<std::pair<double, const Assignment*>> near;
+    for (const auto& [parts, seconds] : tried_)
+      if (parts != best.of.parts && seconds <= best.seconds * (1 + kNear)) near.emplace_back(seconds, &parts);
+    std::stable_sort(near.begin(), near.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    for (std::size_t k = 0; k < std::min(near.size(), kMostNear); k++) out.near.push_back(*near[k].second);
   }
 
   // Parts of ranks that lack memory are limited, as if memory were in proportion to them, and the others get the rest.
@@ -415,10 +407,10 @@ class Chooser {
             caps_[i][part] = std::min(units - 1, static_cast<Index>(static_cast<double>(units) / full));
         }
       try {
-        Proposal next = balanced(now.plan, all_, -1);
+        Proposal next = std::move(by_tables(now.plan, all_, -1).front());
         if (next.parts == now.of.parts) break;
         std::fill(next.why.begin(), next.why.end(), "as much as the devices' memory allows");
-        take(std::exchange(now, trials_.improved(std::move(next))), best, 0);
+        take(std::exchange(now, tried(std::move(next))), best, 0);
       } catch (const UserError&) {
         break;  // not all units have a place
       }
@@ -448,21 +440,31 @@ class Chooser {
   const Profile& profile_;
   std::vector<Variable> variables_;
   RankSet all_;
-  Cost cost_;
+  const Cost& cost_;
   PartTrials trials_;
-  std::vector<Trial> finalists_{};          // the fastest of the list
+  std::optional<PlanData> base_{};  // even parts
+  std::vector<double> alone_{};     // per rank: seconds of the whole step
+  PartBounds bounds_{};
+  std::vector<SetOfRanks> sets_{};
+  std::map<Assignment, double> tried_{};    // predicted seconds
+  std::vector<Trial> finalists_{};          // the fastest
+  std::vector<Listed> lacking_{};           // the predicted seconds of those that lack little memory
   Assignment fixed_{};                      // what rules with parts "proportional" require
-  Listed listed_{}, lacking_{};             // with picks of their own: that fit, that lack memory
   std::vector<std::vector<Index>> caps_{};  // per variable and part, once memory does not suffice
-  bool large_ = false;                      // a large step: its plans take so long to make that few are tried
-  std::size_t improved_plans_ = 0;          // number of plans made for the list
-  int moved_plans_ = 0;                     // number of plans made by moving units
+  int most_plans_ = 0;                      // of the list, and of moved units
 };
 
 }  // namespace
 
-ChosenParts choose_parts(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype) {
-  return Chooser(passes, mesh, rules, profile, dtype).choose();
+Cost cost_for(const Passes& passes, const Mesh& mesh, const Profile& profile, DType dtype) {
+  return {passes,  mesh,
+          profile, std::vector<double>(static_cast<std::size_t>(mesh.ranks()), 1.0),
+          dtype,   common_formats(passes, mesh, dtype)};
+}
+
+ChosenParts choose_parts(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype,
+                         const Cost& cost) {
+  return Chooser(passes, mesh, rules, profile, dtype, cost).choose();
 }
 
 }  // namespace motley

@@ -7,7 +7,7 @@
 
 namespace motley {
 
-// Tiles tensors of exchanges that overlap with kernels, where virtual time predicts a gain.
+// Tiles tensors of exchanges for which ranks wait long although kernels could run meanwhile, where virtual time predicts a gain.
 void choose_tiles(PlanData& data, const Profile& profile);
 inline constexpr double kTilesSave = 0.1;  // lacking_of(): tiles seldom save more
 // Tiles tensors while memory is lacking and tiles make it less.

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <variant>
 
@@ -37,6 +38,18 @@ std::string name_of(const LayoutRules& resolved) {
   return out.empty() ? "other parts" : out;
 }
 
+// The least measured of these; nothing: none of them ran.
+std::optional<LayoutRules> fastest_that_ran(const std::vector<NearRules>& near, const TimedSteps& steps) {
+  const LayoutRules* best = nullptr;
+  double least = 0;
+  for (const NearRules& one : near)
+    if (const TimedPlan* ran = timed_plan(steps, one.rules); ran != nullptr && (best == nullptr || ran->median < least)) {
+      best = &one.rules;
+      least = ran->median;
+    }
+  return best == nullptr ? std::nullopt : std::optional(*best);
+}
+
 }  // namespace
 
 std::vector<NearRules> near_rules(const ChosenParts& chosen, const Passes& passes, const Mesh& mesh, const LayoutRules& rules,
@@ -62,15 +75,19 @@ std::vector<NearRules> near_rules(const ChosenParts& chosen, const Passes& passe
   return out;
 }
 
-std::optional<LayoutRules> fastest_that_ran(const std::vector<NearRules>& near, const TimedSteps& steps) {
-  const LayoutRules* best = nullptr;
-  double least = 0;
-  for (const NearRules& one : near)
-    if (const TimedPlan* ran = timed_plan(steps, one.rules); ran != nullptr && (best == nullptr || ran->median < least)) {
-      best = &one.rules;
-      least = ran->median;
-    }
-  return best == nullptr ? std::nullopt : std::optional(*best);
+ChosenParts choose_by_steps(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype,
+                            const Cost& cost, const TimedSteps* steps) {
+  ChosenParts chosen = choose_parts(passes, mesh, rules, profile, dtype, cost);
+  if (steps == nullptr) return chosen;
+  const std::optional<LayoutRules> fastest = fastest_that_ran(near_rules(chosen, passes, mesh, rules, cost), *steps);
+  if (!fastest || *fastest == chosen.rules) return chosen;
+  ChosenParts out = choose_parts(passes, mesh, *fastest, profile, dtype, cost);
+  if (!fits(out.plan)) return chosen;
+  for (std::size_t i = 0; i < out.cuts.size() && i < chosen.cuts.size(); i++)
+    if (!chosen.cuts[i].why.empty()) out.cuts[i].why = "the fastest in real steps";
+  out.notes = std::move(chosen.notes);
+  out.base = std::move(chosen.base);
+  return out;
 }
 
 }  // namespace motley

@@ -3,7 +3,6 @@
 #pragma once
 #include <motley/profile.h>
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,7 +20,8 @@ struct NearRules {
 std::vector<NearRules> near_rules(const ChosenParts& chosen, const Passes& passes, const Mesh& mesh, const LayoutRules& rules,
                                   const Cost& cost);
 
-// The least measured of these; nothing: none of them ran.
-std::optional<LayoutRules> fastest_that_ran(const std::vector<NearRules>& near, const TimedSteps& steps);
+// As choose_parts(); where real steps of the step were timed (nullptr: none), the fastest of near_rules() that ran and fits.
+ChosenParts choose_by_steps(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype,
+                            const Cost& cost, const TimedSteps* steps);
 
 }  // namespace motley

@@ -97,8 +97,7 @@ std::vector<Index> evenly(const Mesh& mesh, const Variable& v, const PartsOf& of
               [&](const auto& which) { return Partition::even(v.size, static_cast<int>(which.size())).sizes(); });
 }
 
-std::vector<Index> by_speed(const PlanData& data, const Mesh& mesh, const Cost& cost, const Variable& v, const PartsOf& of) {
-  const std::vector<SizeTables> groups = tables_of(data, mesh, cost, v, of);
+std::vector<Index> by_speed(const std::vector<SizeTables>& groups, const Mesh& mesh, const Variable& v, const PartsOf& of) {
   if (groups.empty()) return evenly(mesh, v, of);
   return over(open_parts(mesh, v, of), v.size, [&](const auto& which) {
     const SizeTables all = summed(groups, v);

@@ -46,8 +46,8 @@ std::vector<Index> over(const std::vector<bool>& open, Index size, F list_of) {
   return out;
 }
 std::vector<Index> evenly(const Mesh& mesh, const Variable& v, const PartsOf& of);
-// Parts by one speed number each: the part's seconds for the whole dim in all passes that follow its cut.
-std::vector<Index> by_speed(const PlanData& data, const Mesh& mesh, const Cost& cost, const Variable& v, const PartsOf& of);
+// Parts by one speed number each: the part's seconds for the whole dim in all passes that follow its cut, by its tables.
+std::vector<Index> by_speed(const std::vector<SizeTables>& groups, const Mesh& mesh, const Variable& v, const PartsOf& of);
 
 // All ranks first; then each rank alone, every prefix by speed (of more than 16 ranks: the fastest alone and prefixes of powers of
 // two), all without one host; for up to four ranks every set.

@@ -8,7 +8,6 @@
 #include "base/at.h"
 #include "plan/planner.h"
 #include "plan/statistics.h"
-#include "plan/tiles.h"
 #include "program/predict.h"
 
 namespace motley {
@@ -47,29 +46,12 @@ Trial PartTrials::improved(Proposal of) const {
     }
     if (tiles && lacking_of(plan) < kTilesSave) tile_to_fit(plan, profile_);
   }
-  if (overlaps) overlap(plan);
   return trial(std::move(of), std::move(plan));
 }
 
-Trial PartTrials::quick(Proposal of, const PlanData& like) const {
-  try {
-    PlanData plan = predicted(plan_like(like, mesh_, with_parts(rules_, mesh_, variables_, of.parts), profile_, &cost_), profile_);
-    return trial(std::move(of), std::move(plan));
-  } catch (const LayoutError&) {
-    return {std::move(of), {}, kNever, kNever};
-  }
-}
-
-Trial PartTrials::again(Trial one) const {
-  if (overlaps) overlap(one.plan);
+Trial PartTrials::overlapped(Trial one) const {
+  choose_tiles(one.plan, profile_);
   return trial(std::move(one.of), std::move(one.plan));
-}
-
-void PartTrials::overlap(PlanData& plan) const {
-  const bool goes = std::any_of(plan.tensors.begin(), plan.tensors.end(), [&](const TensorPlan& t) {
-    return std::any_of(kHops.begin(), kHops.end(), [&](auto hop) { return may_overlap(plan, t.*hop); });
-  });
-  if (goes) choose_tiles(plan, profile_);
 }
 
 bool take(Trial trial, Trial& best, double gain) {

@@ -33,23 +33,18 @@ class PartTrials {
   PartTrials(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype,
              const std::vector<Variable>& variables, const Cost& cost)
       : passes_(passes), mesh_(mesh), rules_(rules), profile_(profile), dtype_(dtype), variables_(variables), cost_(cost) {}
-  const Mesh& mesh() const { return mesh_; }
-  const std::vector<Variable>& variables() const { return variables_; }
   bool is_free(std::size_t i) const { return variables_[i].by == CutBy::profile; }
 
   // With the picks of the improving sweep; where memory is lacking for these, with picks that move the least, or with those of even
   // parts, if less is lacking for them; then tiled. LayoutError: lists that do not tile.
   Trial improved(Proposal of) const;
-  Trial quick(Proposal of, const PlanData& like) const;  // with the picks of another plan; kNever where lists do not tile
-  Trial again(Trial one) const;                          // the same plan, overlap counted
+  Trial overlapped(Trial one) const;  // the same plan, while messages between hosts or devices are in flight kernels run
 
-  bool limits = true;     // of memory; false: as if no device had one
-  bool tiles = true;      // improved() tiles what lacks memory
-  bool overlaps = false;  // kernels run while messages between hosts or devices are in flight: counted by improved() and again()
+  bool limits = true;  // of memory; false: as if no device had one
+  bool tiles = true;   // improved() tiles what lacks memory
 
  private:
   Trial trial(Proposal of, PlanData plan) const;
-  void overlap(PlanData& plan) const;
   const Passes& passes_;
   const Mesh& mesh_;
   const LayoutRules& rules_;

@@ -2,7 +2,9 @@
 #include "program/predict.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <map>
 #include <utility>
 
 #include "plan/schedules.h"
@@ -13,33 +15,37 @@ namespace motley {
 
 namespace {
 
-std::vector<Program> compile_all(PlanData& data, const Profile& profile) {
+std::atomic<std::int64_t> predictions{0};
+
+using Fusions = std::vector<std::vector<Fusion>>;  // per rank
+
+std::vector<Program> compile_all(PlanData& data, const Profile& profile, Fusions* made) {
   const CommonPlan plan = data;
   std::vector<Program> out;
+  if (made != nullptr) made->assign(data.predicted.size(), {});
   for (std::size_t r = 0; r < data.predicted.size(); r++) {
-    out.push_back(compile(plan, static_cast<int>(r)));
+    out.push_back(compile(plan, static_cast<int>(r), made == nullptr ? nullptr : &(*made)[r]));
     data.predicted[r].memory_bytes = memory_of(out[r], workspace_of(out[r], profile));
   }
   return out;
 }
 
 // Copies of parameters are kept from the first micro-batch to the last, if all ranks have the memory.
-std::vector<Program> compile_in_memory(PlanData& data, const Profile& profile) {
+std::vector<Program> compile_in_memory(PlanData& data, const Profile& profile, Fusions* made) {
   const bool repeated = std::exchange(data.repeats, false);
-  std::vector<Program> out = compile_all(data, profile);
+  std::vector<Program> out = compile_all(data, profile, made);
   if (data.passes.accumulate > 1 && !fits(data)) {
     data.repeats = true;
-    out = compile_all(data, profile);
+    out = compile_all(data, profile, made);
   }
   if (data.repeats != repeated) count_bytes(data);
   return out;
 }
 
-}  // namespace
-
-void predict(PlanData& data, const Profile& profile) {
+void predict_with(PlanData& data, const Profile& profile, Fusions* made) {
+  predictions++;
   const std::size_t ranks = data.predicted.size();
-  const std::vector<Program> programs = compile_in_memory(data, profile);
+  const std::vector<Program> programs = compile_in_memory(data, profile, made);
   if (profile.empty()) return;
   const Simulated times = simulate(programs, profile);
   data.step_seconds = times.step_seconds;
@@ -56,9 +62,44 @@ void predict(PlanData& data, const Profile& profile) {
   }
 }
 
+}  // namespace
+
+void predict(PlanData& data, const Profile& profile) {
+  predict_with(data, profile, nullptr);
+}
+
+void predict(PlanData& data, const Profile& profile, std::vector<std::vector<Fusion>>& made) {
+  predict_with(data, profile, &made);
+}
+
 PlanData predicted(PlanData data, const Profile& profile) {
   predict(data, profile);
   return data;
+}
+
+std::int64_t plans_predicted() {
+  return predictions;
+}
+
+std::vector<ExposedWait> exposed_waits(const PlanData& data, const Profile& profile) {
+  const CommonPlan plan = data;
+  std::vector<Program> programs;
+  for (std::size_t r = 0; r < data.predicted.size(); r++) programs.push_back(compile(plan, static_cast<int>(r)));
+  const Simulated times = simulate(programs, profile, {.timeline = true});
+  std::map<std::pair<int, std::size_t>, double> longest;  // tensor and hop
+  for (std::size_t r = 0; r < programs.size(); r++) {
+    std::map<std::pair<int, std::size_t>, double> waits;
+    for (std::size_t s = 0; s < programs[r].steps.size(); s++)
+      if (const auto* wait = std::get_if<Wait>(&programs[r].steps[s].what)) {
+        const Moved& of = at(programs[r].moved, wait->exchange);
+        for (int t : of.tensors) waits[{t, of.hop}] += times.timeline[r][s].end - times.timeline[r][s].begin;
+      }
+    for (const auto& [hop, seconds] : waits) longest[hop] = std::max(longest[hop], seconds);
+  }
+  std::vector<ExposedWait> out;
+  for (const auto& [hop, seconds] : longest) out.push_back({hop.first, hop.second, seconds});
+  std::stable_sort(out.begin(), out.end(), [](const ExposedWait& a, const ExposedWait& b) { return a.seconds > b.seconds; });
+  return out;
 }
 
 }  // namespace motley

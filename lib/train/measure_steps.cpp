@@ -13,7 +13,6 @@
 #include "balance/timed_steps.h"
 #include "balance/variables.h"
 #include "mesh/control.h"
-#include "plan/formats.h"
 #include "plan/planner.h"
 #include "run/agreed.h"
 #include "run/planned.h"
@@ -33,9 +32,8 @@ double quantile(std::vector<double> sorted, double share) {
 
 std::vector<NearRules> rules_near(const Step& step, const Mesh& mesh, const LayoutRules& rules, const Profile& profile) {
   const Passes passes = passes_for(step, rules);
-  const Cost cost(passes, mesh, profile, std::vector<double>(static_cast<std::size_t>(mesh.ranks()), 1.0), DType::f32,
-                  common_formats(passes, mesh, DType::f32));
-  return near_rules(choose_parts(passes, mesh, rules, profile, DType::f32), passes, mesh, rules, cost);
+  const Cost cost = cost_for(passes, mesh, profile, DType::f32);
+  return near_rules(choose_parts(passes, mesh, rules, profile, DType::f32, cost), passes, mesh, rules, cost);
 }
 
 // The plans that may run: the chosen one first.

@@ -11,8 +11,10 @@
 #include <optional>
 
 #include "balance/balance_within.h"
+#include "balance/choose_parts.h"
 #include "balance/needed_kernels.h"
 #include "plan/plan_data.h"
+#include "plan/planner.h"
 #include "tests/support/random_network.h"
 #include "tests/support/synthetic_profile.h"
 
@@ -315,6 +317,30 @@ TEST_CASE("a placed layer's chosen parts are dealt over its devices, and the pla
     CHECK(again.data().rules.split == plan.data().rules.split);
     CHECK(again.data().rules.tensors == plan.data().rules.tensors);
   }
+}
+
+TEST_CASE("parts that are predicted nearly as fast as the chosen ones are listed, the fastest first") {
+  const Mesh mesh = mesh_of({{"a", 2}});
+  const Step step = large();
+  const auto chosen_with = [&](const Profile& profile, const LayoutRules& rules) {
+    const Passes passes = passes_for(step, rules);
+    return choose_parts(passes, mesh, rules, profile, DType::f32, cost_for(passes, mesh, profile, DType::f32));
+  };
+  const Profile profile = testing::synthetic_profile(mesh, {1, 0.9}, 10e9);
+  const ChosenParts chosen = chosen_with(profile, {{"batch", "a"}});
+  REQUIRE(!chosen.near.empty());
+  CHECK(chosen.near.size() <= 8);
+  double before = *chosen.plan.step_seconds;
+  for (const Assignment& near : chosen.near) {
+    const std::vector<Index>& parts = near.front().lists.front();
+    CHECK(parts != chosen.cuts.front().parts.front());
+    const double seconds = seconds_of(step, mesh, {{"batch", "a", Sizes{parts}}}, profile);
+    CHECK(seconds >= before * (1 - 1e-9));
+    CHECK(seconds <= *chosen.plan.step_seconds * 1.15 * (1 + 1e-9));
+    before = seconds;
+  }
+  CHECK(chosen_with({}, {{"batch", "a"}}).near.empty());
+  CHECK(chosen_with(profile, {{"batch", "a", CutBy::even}}).near.empty());
 }
 
 TEST_CASE("a device at a slow link gets nothing where that is faster, and the others their share") {
