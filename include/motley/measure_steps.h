@@ -26,11 +26,12 @@ struct MeasureStepsOptions {
 };
 
 /// Runs real steps of the plan that balance() chooses, of even parts, of the fastest rank alone, and of those that are predicted
-/// within 15 % of the chosen one, at most 8 plans, in turn: what disturbs the machine for a second or a minute hits all of them.
-/// Steps have parameters and inputs of their own, of the step's shapes; one plan is in memory at a time. The medians relative to
-/// the chosen plan become Profile::steps, and balance() takes the fastest of the plans that ran. In f32. Where the rules leave no
-/// parts open, on one rank, and where the profile has such steps already, nothing is run. While it runs, SIGINT and SIGTERM end the
-/// process at once (StopsAtOnce). Collective. If the profile changes, rank 0 writes it to `keep_in` (empty: nowhere).
+/// within 15 % of the chosen one and differ from it noticeably, at most 8 plans, in turn: what disturbs the machine for a second or
+/// a minute hits all of them. Steps have parameters and inputs of their own, of the step's shapes; one plan is in memory at a time.
+/// The medians relative to the chosen plan become Profile::steps, and balance() takes the fastest of the plans that ran. In f32.
+/// Where the rules leave no parts open, on one rank, and where the profile has such steps already, nothing is run. While it runs,
+/// SIGINT and SIGTERM end the process at once (StopsAtOnce). Collective. If the profile changes, rank 0 writes it to `keep_in`
+/// (empty: nowhere).
 /// @return the profile, the same on every rank
 /// @throws UserError as balance(); a file that cannot be written (74)
 Profile measure_steps(Runtime& rt, const Mesh& mesh, const Step& step, const LayoutRules& rules, Profile profile,

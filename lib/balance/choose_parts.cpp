@@ -390,7 +390,22 @@ class Chooser {
     for (const auto& [parts, seconds] : tried_)
       if (parts != best.of.parts && seconds <= best.seconds * (1 + kNear)) near.emplace_back(seconds, &parts);
     std::stable_sort(near.begin(), near.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-    for (std::size_t k = 0; k < std::min(near.size(), kMostNear); k++) out.near.push_back(*near[k].second);
+    for (std::size_t k = 0; k < near.size() && out.near.size() < kMostNear; k++) {
+      const Assignment& one = *near[k].second;
+      const auto like = [&](const Assignment& other) { return alike(one, other); };
+      if (!like(best.of.parts) && std::none_of(out.near.begin(), out.near.end(), like)) out.near.push_back(one);
+    }
+  }
+
+  // Whether no part differs by more than a twentieth of its dim: plans of these take the same time but for the machine's noise.
+  bool alike(const Assignment& a, const Assignment& b) const {
+    for (std::size_t i = 0; i < variables_.size(); i++) {
+      if (a[i].per != b[i].per || a[i].lists.size() != b[i].lists.size()) return false;
+      for (std::size_t list = 0; list < a[i].lists.size(); list++)
+        for (std::size_t part = 0; part < a[i].lists[list].size(); part++)
+          if (20 * std::abs(a[i].lists[list][part] - b[i].lists[list][part]) > variables_[i].size) return false;
+    }
+    return true;
   }
 
   // Parts of ranks that lack memory are limited, as if memory were in proportion to them, and the others get the rest.
