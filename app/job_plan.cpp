@@ -68,6 +68,11 @@ std::vector<int> all_ranks(const Mesh& mesh) {
   return out;
 }
 
+// Real steps are of f32 plans, on several ranks.
+bool times_steps(const Job& job) {
+  return job.mesh.ranks() > 1 && job.train.dtype() != DType::f64;
+}
+
 bool limits_memory(const Mesh& mesh) {
   return std::any_of(mesh.devices().begin(), mesh.devices().end(), [](const Device& d) { return d.memory_bytes > 0; });
 }
@@ -151,8 +156,7 @@ PlanAtHand plan_at_hand(const Job& job, const Step& step, bool with_steps) {
     return {.why_not = file.empty() ? "profiles are not kept here" : "there is no profile " + file + " yet" + which};
   }
   PlanAtHand out{.profile = profile_at_hand(job)};
-  const bool untimed = timed_steps(out.profile, step, job.mesh, job.rules, DType::f32) == nullptr;
-  if (measures && with_steps && untimed && job.mesh.ranks() > 1 && job.train.dtype() != DType::f64)
+  if (measures && with_steps && times_steps(job) && timed_steps(out.profile, step, job.mesh, job.rules, DType::f32) == nullptr)
     return {.why_not = fmt::format("the profile {} has no real steps of this job", file)};
   if (is_complete_for(out.profile, step, job.mesh, job.rules)) measures = false;
   // False: why_not names the first rank without some of the kernels.
@@ -183,12 +187,15 @@ void check_memory(const Job& job) {
   }
 }
 
+Profile measured_profile(Runtime& rt, const Job& job, const Step& step, const fs::path& file, const MeasureOptions& options,
+                         const MeasureStepsOptions& steps) {
+  Profile profile = measure(rt, job.mesh, step, job.rules, file, options);
+  if (!times_steps(job) || options.when == Measure::never) return profile;
+  return measure_steps(rt, job.mesh, step, job.rules, std::move(profile), file, steps);
+}
+
 Profile profile_of(Runtime& rt, const Job& job, const Step& step, const MeasureOptions& options, const MeasureStepsOptions& steps) {
-  if (needs_profile(job.rules)) {
-    Profile profile = measure(rt, job.mesh, step, job.rules, profile_path(job), options);
-    if (job.train.dtype() == DType::f64 || options.when == Measure::never) return profile;
-    return measure_steps(rt, job.mesh, step, job.rules, std::move(profile), profile_path(job), steps);
-  }
+  if (needs_profile(job.rules)) return measured_profile(rt, job, step, profile_path(job), options, steps);
   Profile profile = Profile::parse("rank 0's profile", from_rank_0(rt.transport(), [&] { return profile_at_hand(job).json(); }));
   if (!profile.devices.empty()) require_same_devices(rt, job.mesh, profile, profile_path(job).string());
   return profile;

@@ -34,6 +34,9 @@ struct PlanAtHand {
 PlanAtHand plan_at_hand(const Job& job, const Step& step, bool with_steps = false);
 // As far as it is known without measuring: whether the memory that the mesh gives suffices. Not for a rank. UserError (69).
 void check_memory(const Job& job);
+// Collective. Measures what the file lacks of the job's kernels and real steps.
+Profile measured_profile(Runtime& rt, const Job& job, const Step& step, const std::filesystem::path& file,
+                         const MeasureOptions& options, const MeasureStepsOptions& steps);
 // Collective. The same as profile_at_hand(), but measures what is missing, and runs real steps; `progress` on rank 0.
 Profile profile_of(Runtime& rt, const Job& job, const Step& step, const MeasureOptions& options,
                    const MeasureStepsOptions& steps = {.seconds = 0});

@@ -39,7 +39,7 @@ std::string terminal_columns() {
   return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? std::to_string(size.ws_col) : "80";
 }
 
-// Whether this kernel lets a process read another one's memory; where it does not, UCX warns if it is told to.
+// Whether this kernel lets a process read another one's memory; where it does not, UCX warns if this is required of it.
 bool reads_other_processes() {
   char from = 0, to = 0;
   const iovec local{&to, 1}, remote{&from, 1};

@@ -200,16 +200,16 @@ std::string summary_of(const TrainSummary& run, const Mesh& mesh, const std::fil
 
 // What real steps say: "real steps  19.8 ms; even parts 27.9 ms (1.41 times), fast alone 25.5 ms (1.29 times)". Empty: none ran.
 std::string steps_text(const Plan& plan, const LayoutRules& rules, const Profile& profile) {
-  const TimedSteps* steps = timed_steps(profile, plan.step(), plan.mesh(), rules, plan.data().dtype);
-  const TimedPlan* its = steps == nullptr ? nullptr : timed_plan(*steps, plan.data().rules);
-  if (its == nullptr) return "";
-  const double reference = steps->reference_seconds.typical();
+  const std::optional<double> seconds = measured_seconds(profile, plan, rules);
+  if (!seconds) return "";
+  const TimedSteps& steps = *timed_steps(profile, plan.step(), plan.mesh(), rules, plan.data().dtype);
+  const TimedPlan& its = *timed_plan(steps, plan.data().rules);
   std::string others;
-  for (const TimedPlan& p : steps->plans)
-    if (&p != its)
-      others += fmt::format("{}{} {:.3f} ms ({:.2f} times)", others.empty() ? "; " : ", ", p.name, 1e3 * p.median * reference,
-                            p.median / its->median);
-  return fmt::format("real steps  {:.3f} ms{}, in {} rounds\n", 1e3 * its->median * reference, others, its->n);
+  for (const TimedPlan& p : steps.plans)
+    if (&p != &its)
+      others += fmt::format("{}{} {:.3f} ms ({:.2f} times)", others.empty() ? "; " : ", ", p.name,
+                            1e3 * p.median * steps.reference_seconds.typical(), p.median / its.median);
+  return fmt::format("real steps  {:.3f} ms{}, in {} rounds\n", 1e3 * *seconds, others, its.n);
 }
 
 }  // namespace
@@ -254,10 +254,8 @@ void plan_ranks(Runtime& rt, const Task& task) {
 void profile_ranks(Runtime& rt, const Task& task) {
   rt.phase("measuring");
   const std::filesystem::path file = task.options.output.empty() ? profile_path(task.job) : task.options.output;
-  const Step step = step_of(task.job);
-  Profile profile = measure(rt, task.job.mesh, step, task.job.rules, file, measuring(task, Measure::always));
-  if (task.job.train.dtype() != DType::f64)
-    profile = measure_steps(rt, task.job.mesh, step, task.job.rules, std::move(profile), file, timing_steps(task));
+  const Profile profile =
+      measured_profile(rt, task.job, step_of(task.job), file, measuring(task, Measure::always), timing_steps(task));
   task.console.progress_done();
   std::string text = summary_of(profile, file);
   if (rt.rank() == 0)

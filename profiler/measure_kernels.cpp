@@ -13,6 +13,7 @@
 
 #include "base/files.h"
 #include "base/json.h"
+#include "base/quantile.h"
 #include "profiler/halved.h"
 #include "profiler/operand_memory.h"
 #include "profiler/run_clock.h"
@@ -40,15 +41,14 @@ struct Subject {
   std::vector<double> wall{};
 };
 
-// Tells how long kernels take relative to each other before they are timed: a byte counts as 50 flops, as in plans without a
+// How long kernels take relative to each other, before they are timed: a byte counts as 50 flops, as in plans without a
 // profile.
 double effort(const KernelSpec& spec) {
   return flops(spec) + 50 * static_cast<double>(bytes_touched(spec));
 }
 
-double quantile(std::vector<double> v, std::size_t of_four) {
-  std::sort(v.begin(), v.end());
-  return v[(v.size() - 1) * of_four / 4];
+double quartile(std::vector<double> v, int of_four) {
+  return quantile(v, of_four / 4.0);
 }
 
 class Measurer {
@@ -113,7 +113,7 @@ class Measurer {
     std::vector<double> firsts;
     for (const Subject& s : subjects_) firsts.push_back(s.first);
     if (!subjects_.empty()) {
-      const double middle = quantile(firsts, 2);
+      const double middle = quartile(firsts, 2);
       reference_ = static_cast<std::size_t>(std::find(firsts.begin(), firsts.end(), middle) - firsts.begin());
       if (queue_ != nullptr) warm_up(subjects_[reference_]);
     }
@@ -262,8 +262,8 @@ class Measurer {
   }
   bool settled() const {
     return rounds_ >= std::max(5, options_.least_rounds) && std::all_of(subjects_.begin(), subjects_.end(), [&](const Subject& s) {
-             const double least = quantile(s.wall, 0);
-             return quantile(s.wall, 1) - least <= options_.settled * least;
+             const double least = quartile(s.wall, 0);
+             return quartile(s.wall, 1) - least <= options_.settled * least;
            });
   }
   Wish next_wish() const {
@@ -305,7 +305,7 @@ class Measurer {
     std::vector<std::size_t> fastest(specs_.size(), subjects_.size());
     for (std::size_t s = 0; s < subjects_.size(); s++)
       if (std::size_t& best = fastest[subjects_[s].spec];
-          best == subjects_.size() || quantile(seconds[s], 2) < quantile(seconds[best], 2))
+          best == subjects_.size() || quartile(seconds[s], 2) < quartile(seconds[best], 2))
         best = s;
     for (std::size_t i = 0; i < fastest.size(); i++) {
       const std::size_t s = fastest[i];
@@ -316,7 +316,7 @@ class Measurer {
       out.points.push_back(
           {device_,
            timed_[i],
-           {quantile(seconds[s], 0), quantile(seconds[s], 1), quantile(seconds[s], 2), static_cast<int>(seconds[s].size())},
+           {quartile(seconds[s], 0), quartile(seconds[s], 1), quartile(seconds[s], 2), static_cast<int>(seconds[s].size())},
            subjects_[s].kernel->implementation(),
            subjects_[s].choices,
            static_cast<Index>(subjects_[s].kernel->workspace_bytes())});

@@ -113,7 +113,6 @@ KernelSpec bare(KernelSpec spec) {
   return spec;
 }
 
-constexpr double kUnknownRate = 1e9;  // flops per second, where nothing of that op and pass was measured
 constexpr std::size_t kNearest = 3;
 
 // How unlike two kernels of one op and pass are: the sum of the logarithms of their extents' ratios.

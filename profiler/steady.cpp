@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/quantile.h"
+
 namespace motley {
 
 namespace {
@@ -11,12 +13,6 @@ namespace {
 constexpr std::size_t kAround = 7;  // runs before and after a run that show the machine's speed
 constexpr double kQuiet = 0.1;      // of the runs, the fastest ones
 constexpr int kTurns = 4;           // alternations of the two estimates, each computed from the other
-
-double quantile_of(std::vector<double>& values, double share) {
-  const auto at = values.begin() + static_cast<std::ptrdiff_t>(static_cast<double>(values.size() - 1) * share);
-  std::nth_element(values.begin(), at, values.end());
-  return *at;
-}
 
 }  // namespace
 
@@ -34,19 +30,19 @@ Steadied without_drift(std::span<const TimedRun> runs) {
     for (auto& list : of_kernel) list.clear();
     for (std::size_t i = 0; i < runs.size(); i++) of_kernel[runs[i].kernel].push_back(runs[i].seconds / speed[i]);
     for (std::size_t k = 0; k < kernels; k++)
-      if (!of_kernel[k].empty()) own[k] = quantile_of(of_kernel[k], 0.5);
+      if (!of_kernel[k].empty()) own[k] = quantile(of_kernel[k], 0.5);
     for (std::size_t i = 0; i < runs.size(); i++) {
       around.clear();
       for (std::size_t j = i - std::min(i, kAround); j < std::min(runs.size(), i + kAround + 1); j++)
         around.push_back(runs[j].seconds / own[runs[j].kernel]);
-      speed[i] = quantile_of(around, 0.5);
+      speed[i] = quantile(around, 0.5);
     }
   }
   std::vector<double> sorted = speed;
-  const double quiet = quantile_of(sorted, kQuiet);
+  const double quiet = quantile(sorted, kQuiet);
   for (std::size_t i = 0; i < runs.size(); i++) out.seconds[i] *= quiet / speed[i];
-  out.slow = quantile_of(sorted, 0.75) / quiet;
-  out.fast = quantile_of(sorted, 0.25) / quiet;
+  out.slow = quantile(sorted, 0.75) / quiet;
+  out.fast = quantile(sorted, 0.25) / quiet;
   return out;
 }
 

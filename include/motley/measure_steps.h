@@ -18,7 +18,6 @@ namespace motley {
 /// Options of measure_steps(). Every field has a default.
 struct MeasureStepsOptions {
   double seconds = 20;  ///< for all of it; where three rounds of two plans do not fit, nothing is run
-  bool again = false;   ///< also if the profile already has such steps
   /// An inference step of the same model, for which the plans leave memory.
   std::optional<Step> evaluation{};
   std::function<void(const std::string& line)> progress{};  ///< called on rank 0, from time to time

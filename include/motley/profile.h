@@ -62,6 +62,9 @@ struct KernelPoint {
 /// alternative.
 inline constexpr double kImpossibleSeconds = 1e6;
 
+/// Flops per second that are assumed of a device of which no kernel of that op and pass was measured.
+inline constexpr double kUnknownRate = 1e9;
+
 /// Time of one message: seconds + bytes / bytes_per_second of the first segment that includes its size (the last one covers any
 /// size).
 struct LinkSegment {

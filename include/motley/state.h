@@ -72,7 +72,7 @@ class State {
   /// this rank does not store exactly this box.
   std::byte* address(const std::string& name, const std::string& slot, const Buffer& as) const;
   const std::vector<StoredBox>& stored() const { return stored_; }  ///< all that this rank owns
-  /// Names of the classes that it tells apart, by number; empty: not known. Files of weights and checkpoints keep them.
+  /// Names of its classes, by number; empty: not known. Files of weights and checkpoints keep them.
   const std::vector<std::string>& classes() const { return classes_; }
   void set_classes(std::vector<std::string> names) { classes_ = std::move(names); }  ///< the same on every rank
   DeviceMemory* device() const { return device_; }  ///< the device whose memory holds it; null: it is in host memory

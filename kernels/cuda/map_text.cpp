@@ -107,7 +107,7 @@ class Writer {
   }
 
   // The index along each of these extents, from their common index. The size of the outermost is in no text, so that one text
-  // serves every batch. unit: elements of the last extent that one index stands for.
+  // serves every batch. unit: elements of the last extent per index.
   std::string locate(std::size_t begin, std::size_t end, const std::string& from, Index unit = 1) const {
     if (begin == end) return "";
     std::string out = fmt::format("Count rest{} = {};\n", begin, from);
@@ -136,7 +136,7 @@ class Writer {
     if (spec_.summands != 1) {
       const bool single =
           spec_.summands == 2 && !wide_ && spec_.operands[0].dtype == DType::f32 && spec_.operands[1].dtype == DType::f32;
-      const char* const type = single ? "float" : "double";  // of two f32 numbers both round alike
+      const char* const type = single ? "float" : "double";  // of two f32 numbers both round to the same result
       first = fmt::format("{} sum = 0;\n", type);
       for (std::size_t i = 0; i < static_cast<std::size_t>(spec_.summands); i++)
         first += fmt::format("sum += ({})get({});\n", type, element(i));

@@ -392,13 +392,13 @@ class Chooser {
     std::stable_sort(near.begin(), near.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     for (std::size_t k = 0; k < near.size() && out.near.size() < kMostNear; k++) {
       const Assignment& one = *near[k].second;
-      const auto like = [&](const Assignment& other) { return alike(one, other); };
-      if (!like(best.of.parts) && std::none_of(out.near.begin(), out.near.end(), like)) out.near.push_back(one);
+      const auto equals_nearly = [&](const Assignment& other) { return nearly_equal(one, other); };
+      if (!equals_nearly(best.of.parts) && std::none_of(out.near.begin(), out.near.end(), equals_nearly)) out.near.push_back(one);
     }
   }
 
   // Whether no part differs by more than a twentieth of its dim: plans of these take the same time but for the machine's noise.
-  bool alike(const Assignment& a, const Assignment& b) const {
+  bool nearly_equal(const Assignment& a, const Assignment& b) const {
     for (std::size_t i = 0; i < variables_.size(); i++) {
       if (a[i].per != b[i].per || a[i].lists.size() != b[i].lists.size()) return false;
       for (std::size_t list = 0; list < a[i].lists.size(); list++)

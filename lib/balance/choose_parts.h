@@ -15,8 +15,8 @@ struct ChosenParts {
   LayoutRules rules{};             // every part given
   PlanData plan{};                 // the plan under these rules, predicted
   std::optional<PlanData> base{};  // the plan of even parts, predicted, if parts were searched
-  // Tried, predicted within 15 % of the chosen one's seconds, the fastest first, without the chosen one and what is like it or
-  // like one before (no part differs by more than a twentieth of its dim); at most 8.
+  // Tried, predicted within 15 % of the chosen one's seconds, the fastest first, without the chosen one and what is nearly
+  // equal to it or to one before (no part differs by more than a twentieth of its dim); at most 8.
   std::vector<Assignment> near{};
   std::vector<CutChoice> cuts{};
   std::vector<std::string> notes{};

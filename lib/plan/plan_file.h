@@ -21,8 +21,8 @@ void check_plan_file(const std::filesystem::path& file);
 
 std::string hex(std::uint64_t value);
 Json kept_json(const Plan& plan);  // all that is read back: the decisions, what was predicted, why
-// "image [128, 1, 28, 28]", "conv2d_1.weight [40, 1, 3, 3]": inputs, labels and parameters, by which a plan of another network is
-// told.
+// "image [128, 1, 28, 28]", "conv2d_1.weight [40, 1, 3, 3]": inputs, labels and parameters, which differ in a plan of another
+// network.
 std::vector<std::string> network_of(const Passes& passes);
 // The text of the plan of the evaluation beside training in such a file; nothing: the file has none. UserError: not a plan.
 std::optional<std::string> evaluation_text(const std::string& name, const std::string& text);

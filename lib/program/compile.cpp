@@ -38,6 +38,12 @@ Program compile(const Plan& plan, int rank, const CompileOptions& options) {
   return out;
 }
 
+std::vector<Program> compile_all(const CommonPlan& plan) {
+  std::vector<Program> out;
+  for (std::size_t r = 0; r < plan.data().predicted.size(); r++) out.push_back(compile(plan, static_cast<int>(r)));
+  return out;
+}
+
 Program compile(const CommonPlan& all, int rank, std::vector<Fusion>* fusions) {
   const PlanData& plan = all.data();
   const CompileOptions& options = all.options();

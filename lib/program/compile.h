@@ -33,5 +33,6 @@ void settle(Program& program);  // acknowledgements are awaited where the memory
 // Runs all passes; for several ranks of a plan the caller makes the CommonPlan once. fusions: contractions with an epilogue, and
 // joined maps, are added to it.
 Program compile(const CommonPlan& plan, int rank, std::vector<Fusion>* fusions = nullptr);
+std::vector<Program> compile_all(const CommonPlan& plan);  // by rank
 
 }  // namespace motley

@@ -15,13 +15,6 @@ namespace motley {
 
 namespace {
 
-std::vector<Program> compile_all(const PlanData& data) {
-  const CommonPlan plan = data;
-  std::vector<Program> out;
-  for (std::size_t r = 0; r < data.predicted.size(); r++) out.push_back(compile(plan, static_cast<int>(r)));
-  return out;
-}
-
 std::vector<int> layers_moved(const Layers& layers, const Moved& moved) {
   std::vector<int> out;
   for (int t : moved.tensors)
@@ -33,9 +26,6 @@ using Kind = std::tuple<KernelOp, PassKind, DType>;
 Kind kind_of(const KernelSpec& spec) {
   return {spec.op, spec.pass, spec.dtype};
 }
-
-// Of a device that was not timed with an op and pass: what Profile::seconds takes it for.
-constexpr double kUnknownRate = 1e9;
 
 // Flops per second of each device in its best measured kernel of each kind.
 class BestRates {

@@ -19,7 +19,8 @@ std::atomic<std::int64_t> predictions{0};
 
 using Fusions = std::vector<std::vector<Fusion>>;  // per rank
 
-std::vector<Program> compile_all(PlanData& data, const Profile& profile, Fusions* made) {
+// Also sets what memory each rank needs.
+std::vector<Program> compile_with_memory(PlanData& data, const Profile& profile, Fusions* made) {
   const CommonPlan plan = data;
   std::vector<Program> out;
   if (made != nullptr) made->assign(data.predicted.size(), {});
@@ -33,10 +34,10 @@ std::vector<Program> compile_all(PlanData& data, const Profile& profile, Fusions
 // Copies of parameters are kept from the first micro-batch to the last, if all ranks have the memory.
 std::vector<Program> compile_in_memory(PlanData& data, const Profile& profile, Fusions* made) {
   const bool repeated = std::exchange(data.repeats, false);
-  std::vector<Program> out = compile_all(data, profile, made);
+  std::vector<Program> out = compile_with_memory(data, profile, made);
   if (data.passes.accumulate > 1 && !fits(data)) {
     data.repeats = true;
-    out = compile_all(data, profile, made);
+    out = compile_with_memory(data, profile, made);
   }
   if (data.repeats != repeated) count_bytes(data);
   return out;
@@ -82,9 +83,7 @@ std::int64_t plans_predicted() {
 }
 
 std::vector<ExposedWait> exposed_waits(const PlanData& data, const Profile& profile) {
-  const CommonPlan plan = data;
-  std::vector<Program> programs;
-  for (std::size_t r = 0; r < data.predicted.size(); r++) programs.push_back(compile(plan, static_cast<int>(r)));
+  const std::vector<Program> programs = compile_all(data);
   const Simulated times = simulate(programs, profile, {.timeline = true});
   std::map<std::pair<int, std::size_t>, double> longest;  // tensor and hop
   for (std::size_t r = 0; r < programs.size(); r++) {

@@ -5,13 +5,12 @@
 #include <motley/error.h>
 
 #include <algorithm>
-#include <cmath>
-#include <numeric>
 
 #include "balance/balance_within.h"
 #include "balance/near_rules.h"
 #include "balance/timed_steps.h"
 #include "balance/variables.h"
+#include "base/quantile.h"
 #include "mesh/control.h"
 #include "plan/planner.h"
 #include "run/agreed.h"
@@ -21,14 +20,6 @@
 namespace motley {
 
 namespace {
-
-double quantile(std::vector<double> sorted, double share) {
-  std::sort(sorted.begin(), sorted.end());
-  const double at = share * static_cast<double>(sorted.size() - 1);
-  const auto below = static_cast<std::size_t>(at);
-  const double high = sorted[std::min(below + 1, sorted.size() - 1)];
-  return sorted[below] + (at - std::floor(at)) * (high - sorted[below]);
-}
 
 std::vector<NearRules> rules_near(const Step& step, const Mesh& mesh, const LayoutRules& rules, const Profile& profile) {
   const Passes passes = passes_for(step, rules);
@@ -46,9 +37,10 @@ Candidates candidates(const Mesh& mesh, const Step& step, const LayoutRules& rul
                       const std::optional<Step>& evaluation) {
   Candidates out;
   const BalanceOptions options{.baselines = false};
-  out.plans.push_back(evaluation ? balance_both(step, *evaluation, mesh, rules, profile, options).training
-                                 : balance(step, mesh, rules, profile, options));
-  out.names.push_back("chosen");
+  if (evaluation) {  // its memory may leave training other parts
+    out.plans.push_back(balance_both(step, *evaluation, mesh, rules, profile, options).training);
+    out.names.push_back("chosen");
+  }
   for (const NearRules& near : rules_near(step, mesh, rules, profile)) {
     const auto same = std::find_if(out.plans.begin(), out.plans.end(), [&](const Plan& p) { return p.data().rules == near.rules; });
     if (same != out.plans.end()) {
@@ -59,6 +51,7 @@ Candidates candidates(const Mesh& mesh, const Step& step, const LayoutRules& rul
       out.plans.push_back(balance(step, mesh, near.rules, profile, options));
       out.names.push_back(near.name);
     } catch (const UserError&) {  // not in the devices' memory
+      if (out.plans.empty()) throw;
     }
   }
   return out;
@@ -78,11 +71,8 @@ Candidates same_candidates(Runtime& rt, const Mesh& mesh, const Step& step, cons
 }
 
 void add_rounds(TimedSteps& steps, const Candidates& of, const std::vector<StepRounds>& rounds) {
-  if (rounds.empty() || rounds.front().empty()) return;
-  const StepRounds& reference = rounds.front();
-  steps.reference = decisions_of(of.plans.front().data().rules);
-  steps.reference_seconds = {quantile(reference, 0), quantile(reference, 0.25), quantile(reference, 0.5),
-                             static_cast<int>(reference.size())};
+  if (rounds.front().empty()) return;
+  StepRounds reference = rounds.front();
   for (std::size_t k = 0; k < of.plans.size(); k++) {
     std::vector<double> over;
     for (std::size_t r = 0; r < rounds[k].size(); r++) over.push_back(rounds[k][r] / reference[r]);
@@ -90,6 +80,9 @@ void add_rounds(TimedSteps& steps, const Candidates& of, const std::vector<StepR
     steps.plans.push_back({decisions_of(of.plans[k].data().rules), of.names[k], quantile(over, 0.25), quantile(over, 0.5),
                            quantile(over, 0.75), static_cast<int>(over.size())});
   }
+  steps.reference = steps.plans.front().decisions;
+  steps.reference_seconds = {quantile(reference, 0), quantile(reference, 0.25), quantile(reference, 0.5),
+                             static_cast<int>(reference.size())};
 }
 
 }  // namespace
@@ -100,9 +93,8 @@ Profile measure_steps(Runtime& rt, const Mesh& mesh, const Step& step, const Lay
   if (!needs_profile(rules) || mesh.ranks() < 2 || profile.empty() || !(seconds > 0)) return profile;
   const StopsAtOnce nothing_to_save;
   TimedSteps steps = steps_of(step, mesh, rules, profile, DType::f32);
-  if (!options.again && timed_steps(profile, step, mesh, rules, DType::f32) != nullptr) return profile;
+  if (timed_steps(profile, step, mesh, rules, DType::f32) != nullptr) return profile;
   rt.phase("running real steps");
-  std::erase_if(profile.steps, [&](const TimedSteps& s) { return s.step == steps.step; });  // else they would choose the first plan
   const Candidates all = same_candidates(rt, mesh, step, rules, profile, options.evaluation);
   if (all.plans.size() > 1) {
     add_rounds(steps, all, real_steps(rt, all.plans, seconds, options.progress));

@@ -15,6 +15,7 @@
 
 #include "base/at.h"
 #include "base/clock.h"
+#include "base/quantile.h"
 #include "mesh/control.h"
 #include "plan/plan_data.h"
 #include "program/memory.h"
@@ -31,7 +32,7 @@ constexpr double kOver = 1.2;          // times the limit: more is not begun
 constexpr double kVisitSeconds = 0.3;  // of steps in one visit, where these are short
 
 // Floats in [0, 1), numbers below the input's limit: whatever a loss reads, it is defined.
-std::map<std::string, ReadBox> made_up_inputs(const Passes& passes, DType dtype) {
+std::map<std::string, ReadBox> synthetic_inputs(const Passes& passes, DType dtype) {
   std::map<std::string, ReadBox> out;
   for (const StepTensor& t : passes.tensors) {
     if ((t.role != TensorRole::input && t.role != TensorRole::label) || t.fed_from >= 0) continue;
@@ -66,7 +67,7 @@ class Visit {
       state_.emplace(on_rank_->plan, rt.rank(), 1, backend.device_memory());
     });
     executor_.emplace(on_rank_->program, backend, rt.transport(), *state_);
-    inputs_ = made_up_inputs(on_rank_->plan.data().passes, on_rank_->plan.data().dtype);
+    inputs_ = synthetic_inputs(on_rank_->plan.data().passes, on_rank_->plan.data().dtype);
   }
 
   // Median over its steps, on the slowest rank.
@@ -76,8 +77,7 @@ class Visit {
     const int steps = std::clamp(static_cast<int>(std::ceil(kVisitSeconds / std::max(once, 1e-6))), kLeastSteps, kMostSteps);
     std::vector<double> all;
     for (int s = 0; s < steps; s++) all.push_back(step());
-    std::nth_element(all.begin(), all.begin() + steps / 2, all.end());
-    return slowest(all[static_cast<std::size_t>(steps) / 2]);
+    return slowest(quantile(all, 0.5));
   }
 
  private:
@@ -130,7 +130,7 @@ class Rounds {
   }
 
  private:
-  // The same on every rank: they decide alike.
+  // The same on every rank, so that all take the same decisions.
   double used() const { return control::all_of(rt_.transport(), seconds_now() - start_).front(); }
 
   void visit(std::size_t k) {
