@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Installs into an empty folder; a project outside then finds motley by pkg-config, builds and runs."""
+"""Installs into an empty folder; a project outside then finds motley by pkg-config, builds and runs: the installed one and the one of the build."""
 import os
 import pathlib
 import subprocess
@@ -24,11 +24,12 @@ with tempfile.TemporaryDirectory(prefix="motley-install-") as folder:
     if missing:
         sys.exit(f"not installed: {', '.join(sorted(missing))} (add them to include/motley/meson.build)")
     pc = next(there.glob("installed/**/pkgconfig/motley.pc"))
-    env = dict(os.environ, PKG_CONFIG_PATH=str(pc.parent), LD_LIBRARY_PATH=str(pc.parent.parent))
-    run("meson", "setup", there / "consumer", source / "examples/consumer", env=env)
-    run("ninja", "-C", there / "consumer", "-j", "1", env=env)
-    printed = run(there / "consumer/consumer", env=env)
-    expected = "big gpu [0,128)x[0,168)\nrank 1 [0,128)x[168,228)\nrank 2 [0,128)x[228,240)\n"
-    if printed != expected:
-        sys.exit(f"the consumer printed\n{printed}instead of\n{expected}")
-print(f"{len(installed)} headers installed; a consumer built by pkg-config ran")
+    for kind, path, library in [("installed", pc.parent, pc.parent.parent), ("uninstalled", build / "meson-uninstalled", build / "lib")]:
+        env = dict(os.environ, PKG_CONFIG_PATH=str(path.resolve()), LD_LIBRARY_PATH=str(library.resolve()))
+        run("meson", "setup", there / f"consumer-{kind}", source / "examples/consumer", env=env)
+        run("ninja", "-C", there / f"consumer-{kind}", "-j", "1", env=env)
+        printed = run(there / f"consumer-{kind}" / "consumer", env=env)
+        expected = "big gpu [0,128)x[0,168)\nrank 1 [0,128)x[168,228)\nrank 2 [0,128)x[228,240)\n"
+        if printed != expected:
+            sys.exit(f"the consumer of the {kind} library printed\n{printed}instead of\n{expected}")
+print(f"{len(installed)} headers installed; consumers built by pkg-config ran")

@@ -206,9 +206,11 @@ std::string Plan::table(const Profile& profile, PlanDetail detail) const {
     out += "predicted step " + seconds_text(*d.step_seconds);
     if (*d.step_q75 > 1.02 * *d.step_q25)
       out += " (middle half of the steps: " + seconds_text(*d.step_q25) + " to " + seconds_text(*d.step_q75) + ")";
+    const char* between = "\ncompared with ";
     auto beside = [&](const char* name, const std::optional<double>& seconds) {
       if (!seconds) return;
-      out += fmt::format(", {} {} ({:.2f}x)", name, seconds_text(*seconds), *seconds / *d.step_seconds);
+      out += fmt::format("{}{} {} ({:.2f}x)", between, name, seconds_text(*seconds), *seconds / *d.step_seconds);
+      between = ", ";
     };
     beside("even", d.baselines.even);
     beside("proportional", d.baselines.proportional);
