@@ -198,6 +198,10 @@ Outcome Launch::wait() {
         hung_ = hung;
         failed_ = failed_.value_or(Clock::now());
       }
+      if (!alone_ && mpiexec_process_ && watch_.all_ready()) {  // all of mpiexec's helpers have connected to it
+        drop_new_connections(mpiexec_process_.get(), mpiexec_);
+        alone_ = true;
+      }
       heed_mpiexec();
     }
     heed_signals();
@@ -236,7 +240,10 @@ void Launch::see_ends() {
     const int n = epoll_wait(ends_.get(), events.data(), static_cast<int>(events.size()), 0);
     if (n <= 0) return;
     for (std::size_t i = 0; i < static_cast<std::size_t>(n); i++) {
-      if (events[i].data.u64 == kMpiexec) continue;
+      if (events[i].data.u64 == kMpiexec) {
+        mpiexec_first_ = !killed_ && std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.process && !r.gone; });
+        continue;
+      }
       ranks_[events[i].data.u64].gone = true;
       rank_is_gone(events[i].data.u64, Order::known);
     }
@@ -450,6 +457,8 @@ Outcome Launch::outcome() const {
   if (std::error_code ignored; !std::filesystem::exists(records_, ignored))
     return {static_cast<int>(Exit::io), -1,
             records_.parent_path().string() + " was removed or renamed while the ranks ran: how they ended is not known", false};
+  if (mpiexec_first_ && worst.code == 0 && started > 0)
+    return {kHung, -1, "mpiexec ended while the ranks ran, and its helpers ended the ranks; it ends when anybody connects to its port", false};
   if (const auto dead = first_dead(); !dead.empty())
     return {kHung, dead.size() == 1 ? static_cast<int>(dead[0]) : -1, obituary(), false};
   if (worst.code > 0) return worst;

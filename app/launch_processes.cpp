@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/launch_processes.h"
 
+#include <linux/filter.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <charconv>
@@ -12,6 +15,8 @@
 #include <optional>
 #include <set>
 #include <thread>
+
+#include "app/launch.h"
 
 namespace motley {
 
@@ -101,6 +106,21 @@ bool end_processes_with(const std::string& variable) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   return left.empty();
+}
+
+void drop_new_connections(int process, pid_t pid) {
+  sock_filter drop_all = BPF_STMT(BPF_RET | BPF_K, 0);  // keeps 0 bytes of every packet
+  const sock_fprog filter{1, &drop_all};
+  std::error_code failed;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/fd", failed)) {
+    const std::string target = std::filesystem::read_symlink(entry.path(), failed).string();
+    if (failed || !target.starts_with("socket:")) continue;
+    const Handle socket(static_cast<int>(syscall(SYS_pidfd_getfd, process, std::stoi(entry.path().filename().string()), 0)));
+    int listens = 0;
+    socklen_t size = sizeof listens;
+    if (!socket || getsockopt(socket.get(), SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 || listens == 0) continue;
+    static_cast<void>(setsockopt(socket.get(), SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter));
+  }
 }
 
 void remove_orphan_segments(std::chrono::system_clock::time_point since) {

@@ -4,10 +4,10 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <motley/error.h>
+#include <sys/resource.h>
 #include <sys/statvfs.h>
 
 #include <algorithm>
-
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -44,6 +44,17 @@ void check_shared_memory(std::size_t ranks) {
       fmt::format("/dev/shm has {} free, {} ranks need {}; enlarge it (mount -o remount,size=64m /dev/shm, or "
                   "docker run --shm-size=64m)",
                   bytes_text(free), ranks, bytes_text(needed)));
+}
+
+// Shared memory counts as a file: MPI's own, of up to 8 MiB each, and the buffers that the ranks share, which say so where they do not
+// fit. A rank for which MPI has no memory ends without a word.
+void check_file_limit() {
+  constexpr rlim_t kNeeded = rlim_t{10} << 20;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur >= kNeeded) return;
+  throw DeviceError(fmt::format("the largest file that this shell allows has {} (ulimit -f), and that goes for memory that the ranks "
+                                "share; they need {} and more; raise it",
+                                bytes_text(static_cast<double>(limit.rlim_cur)), bytes_text(static_cast<double>(kNeeded))));
 }
 
 fs::path records_in(const fs::path& run_directory) {
@@ -108,6 +119,7 @@ std::vector<std::string> absent_cores(const std::vector<Device>& devices) {
 
 Outcome launch_ranks(const LaunchOptions& options) {
   check(!options.devices.empty(), "there is a device to launch a rank for");
+  check_file_limit();
   if (on_one_host(options.devices)) check_shared_memory(options.devices.size());
   if (const std::vector<std::string> absent = absent_cores(options.devices); !absent.empty()) throw DeviceError(absent.front());
   static_cast<void>(find_mpiexec());  // before anything is written

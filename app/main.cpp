@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <motley/error.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -35,6 +36,15 @@ void handle_signals() {
   }
   // write() returns errors instead of killing the process.
   for (const int signal : {SIGPIPE, SIGXFSZ}) ::signal(signal, SIG_IGN);
+}
+
+// With less, the first call that needs more ends the process by a signal.
+void check_stack() {
+  constexpr rlim_t kNeeded = rlim_t{1} << 20;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_STACK, &limit) == 0 && limit.rlim_cur < kNeeded)
+    throw DeviceError("the stack's limit of this shell is " + std::to_string(limit.rlim_cur >> 10U) + " KiB (ulimit -s); motley needs " +
+                      std::to_string(kNeeded >> 10U) + " KiB");
 }
 
 // A file that is opened later must not get the number of a standard stream that the caller has closed. Using these still fails.
@@ -92,6 +102,7 @@ int say(Exit code, const std::string& text) {
 int main(int argc, char** argv) {
   try {
     hold_closed_streams();
+    check_stack();
     handle_signals();
     return work(parse_options({argv + 1, argv + argc}), {argc, argv});
   } catch (const Error& e) {

@@ -287,7 +287,10 @@ std::string unexpected(const CLI::App& app) {
     if (verb != nullptr)
       for (const std::string& name : options_of(*verb))
         if (std::find(known.begin(), known.end(), name) == known.end()) known.push_back(name);
-    return "unknown option " + word + did_you_mean(word.substr(0, word.find('=')), known);
+    const std::string name = word.substr(0, word.find('='));
+    if (verb != nullptr && std::find(known.begin(), known.end(), name) != known.end())
+      return name + " belongs after the command: motley " + verb->get_name() + " " + name;
+    return "unknown option " + word + did_you_mean(name, known);
   }
   return "unexpected arguments";
 }

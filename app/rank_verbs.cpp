@@ -71,7 +71,7 @@ std::optional<GivenPlan> given_plan(Runtime& rt, const Task& task, const Step& s
   });
   if (text.empty()) return {};
   Complaints complaints;
-  const auto words = std::get<Json::Array>(read_json("rank 0's plan", text, complaints)->value);
+  const auto words = std::get<Json::Array>(read_json("rank 0's plan", text, complaints, kByMotley)->value);
   return GivenPlan{std::get<std::string>(words.at(0).value), std::get<std::string>(words.at(1).value)};
 }
 

@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 std::string status_in(const fs::path& file) {
   if (!fs::exists(file)) return "";
   Complaints complaints;
-  const auto json = read_json(file.string(), read_file(file.string()), complaints);
+  const auto json = read_json(file.string(), read_file(file.string()), complaints, kByMotley);
   const Json* status = json ? json->find("status") : nullptr;
   const auto* word = status == nullptr ? nullptr : std::get_if<std::string>(&status->value);
   return word == nullptr ? "" : *word;

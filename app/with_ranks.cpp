@@ -84,7 +84,7 @@ Subject load_subject(const Options& options) {
 Subject parse_subject(const Options& options, const std::string& name, const std::string& text) {
   if (has_job(options)) return {parse_job(name, text), {}};
   Complaints complaints;
-  const auto json = read_json(name, text, complaints);
+  const auto json = read_json(name, text, complaints, kByMotley);
   Reader reader{complaints};
   std::optional<Mesh> mesh;
   if (json) mesh = read_mesh(reader, *json, VersionKey::required);
@@ -271,7 +271,7 @@ Options chosen(Runtime& rt, const Options& options) {
     return to_text(Json(Json::Array{its.job, its.run_directory.string(), its.checkpoint.string(), its.begins_again}));
   });
   Complaints complaints;
-  const auto json = read_json("--resume", text, complaints);
+  const auto json = read_json("--resume", text, complaints, kByMotley);
   const auto word = [&](std::size_t i) { return std::get<std::string>(std::get<Json::Array>(json->value).at(i).value); };
   return with_resume(options, {.run_directory = word(1),
                                .checkpoint = word(2),
@@ -457,7 +457,7 @@ int rank_main(const Options& options, const CommandLine& line) {
     const fs::path directory = options.files.front();
     const std::string file = (directory / kCommand).string();
     Complaints complaints;
-    const auto json = read_json(file, read_file(file), complaints);
+    const auto json = read_json(file, read_file(file), complaints, kByMotley);
     complaints.raise(Exit::internal);
     std::vector<std::string> words;
     for (const Json& word : std::get<Json::Array>(json->value)) words.push_back(std::get<std::string>(word.value));

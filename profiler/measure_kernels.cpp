@@ -374,7 +374,7 @@ void require_profile_place(const std::filesystem::path& file) {
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(file, ignored) || std::filesystem::file_size(file, ignored) == 0) return;
   Complaints complaints;
-  const std::optional<Json> json = read_json(file.string(), read_file(file.string()), complaints);
+  const std::optional<Json> json = read_json(file.string(), read_file(file.string()), complaints, kByMotley);
   if (!json || json->find("kernels") == nullptr)
     throw UserError(file.string() + " exists and is not a profile; remove it, or give another name for the profile");
 }

@@ -294,7 +294,7 @@ Json segments_json(const std::vector<LinkSegment>& segments) {
 
 Profile Profile::parse(const std::string& name, const std::string& text) {
   Complaints complaints;
-  const std::optional<Json> json = read_json(name, text, complaints);
+  const std::optional<Json> json = read_json(name, text, complaints, kByMotley);
   complaints.raise();
   Raw raw;
   Reader reader{complaints};

@@ -131,18 +131,22 @@ std::string probably_meant(const std::string& wrong, const std::vector<std::stri
   if (wrong.size() > 200) return "";
   std::size_t best = std::max<std::size_t>(1, wrong.size() / 3) + 1;
   std::string near;
-  for (const std::string& r : right)
+  for (const std::string& r : right) {
+    if (r == wrong || std::max(r.size(), wrong.size()) - std::min(r.size(), wrong.size()) >= best) continue;
     if (const std::size_t d = distance(wrong, r); d < best) {
       best = d;
       near = r;
     }
+  }
   return near;
 }
 
 std::string did_you_mean(const std::string& wrong, const std::vector<std::string>& right) {
   if (const std::string meant = probably_meant(wrong, right); !meant.empty()) return "; did you mean \"" + meant + "\"?";
+  constexpr std::size_t kMostNamed = 100;
   std::string known;
-  for (const std::string& r : right) known += (known.empty() ? "" : ", ") + r;
+  for (std::size_t i = 0; i < std::min(right.size(), kMostNamed); i++) known += (i == 0 ? "" : ", ") + right[i];
+  if (right.size() > kMostNamed) known += " and " + std::to_string(right.size() - kMostNamed) + " more";
   return known.empty() ? "" : " (known: " + known + ")";
 }
 

@@ -176,10 +176,14 @@ Fault fault_after(std::string_view text, std::size_t good_end, After after) {
   return {begin, fault_of_word(token)};
 }
 
+std::string readable_bytes(std::size_t bytes) {
+  return std::to_string(bytes >> 20U) + " MiB";
+}
+
 class Tree final : public nlohmann::json_sax<nl> {
  public:
-  Tree(std::shared_ptr<const Source> source, Complaints& complaints)
-      : source_(std::move(source)), complaints_(complaints), scan_{source_->text} {}
+  Tree(std::shared_ptr<const Source> source, Complaints& complaints, std::size_t most_values)
+      : source_(std::move(source)), complaints_(complaints), scan_{source_->text}, most_values_(most_values) {}
   Json take() { return std::move(root_); }
 
   bool null() override { return leaf(nullptr); }
@@ -264,10 +268,16 @@ class Tree final : public nlohmann::json_sax<nl> {
              : std::holds_alternative<Json::Object>(open_.back().json->value) ? After::member
                                                                               : After::element;
   }
+  bool counted(const Json& j) {
+    if (++values_ <= most_values_) return true;
+    complaints_.add(j.where, pointer(), "more than " + std::to_string(most_values_) + " values in one file");
+    return false;
+  }
   template <class V>
   bool leaf(V v) {
     Json j(std::move(v));
     j.where = next();
+    if (!counted(j)) return false;
     put(std::move(j));
     close();
     return true;
@@ -276,6 +286,7 @@ class Tree final : public nlohmann::json_sax<nl> {
   bool begin(V empty, After after) {
     Json j(std::move(empty));
     j.where = next();
+    if (!counted(j)) return false;
     if (open_.size() == kDeepest) {
       complaints_.add(j.where, pointer(), "nested deeper than " + std::to_string(kDeepest));
       return false;
@@ -300,6 +311,33 @@ class Tree final : public nlohmann::json_sax<nl> {
   std::string key_{};
   Where key_where_{};
   After after_ = After::nothing;
+  std::size_t most_values_, values_ = 0;
+};
+
+// Keeps the keys of the outermost object.
+class Keys final : public nlohmann::json_sax<nl> {
+ public:
+  std::vector<std::string> keys{};
+
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(std::int64_t) override { return true; }
+  bool number_unsigned(std::uint64_t) override { return true; }
+  bool number_float(double, const std::string&) override { return true; }
+  bool string(std::string&) override { return true; }
+  bool binary(nl::binary_t&) override { return false; }
+  bool start_object(std::size_t) override { return depth_++, true; }
+  bool start_array(std::size_t) override { return depth_ += depth_ == 0 ? 2 : 1, true; }
+  bool end_object() override { return depth_--, true; }
+  bool end_array() override { return depth_--, true; }
+  bool key(std::string& k) override {
+    if (depth_ == 1) keys.push_back(k);
+    return true;
+  }
+  bool parse_error(std::size_t, const std::string&, const nl::exception&) override { return false; }
+
+ private:
+  std::size_t depth_ = 0;
 };
 
 // The first byte that does not occur in text files.
@@ -321,13 +359,23 @@ std::optional<Fault> fault_of_bytes(const std::string& text) {
 
 }  // namespace
 
-std::optional<Json> read_json(const std::string& name, std::string text, Complaints& complaints) {
+std::optional<std::vector<std::string>> json_keys(const std::string& text) {
+  Keys found;
+  if (!nl::sax_parse(text.begin(), text.end(), &found, nl::input_format_t::json, true, true)) return std::nullopt;
+  return std::move(found.keys);
+}
+
+std::optional<Json> read_json(const std::string& name, std::string text, Complaints& complaints, JsonLimits limits) {
   const auto source = std::make_shared<const Source>(Source{name, std::move(text)});
   if (const auto fault = fault_of_bytes(source->text)) {
     complaints.add({source, fault->at}, "", fault->text);
     return std::nullopt;
   }
-  Tree tree(source, complaints);
+  if (source->text.size() > limits.bytes) {
+    complaints.add({source, limits.bytes}, "", "larger than " + readable_bytes(limits.bytes) + ", the limit for such a file");
+    return std::nullopt;
+  }
+  Tree tree(source, complaints, limits.values);
   if (!nl::sax_parse(source->text.begin(), source->text.end(), &tree, nl::input_format_t::json, true, true)) return std::nullopt;
   return tree.take();
 }

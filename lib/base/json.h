@@ -56,8 +56,10 @@ struct Json::Member {
 // indent 0: one line. Numbers round-trip; integers stay integers. Lists of scalars stay on one line.
 std::string to_text(const Json& json, int indent = 0);
 
-// Collects complaints; they are printed and thrown together, once.
+// Collects complaints; they are printed and thrown together, once: by raise(), or as soon as there are kMost of them, so that a wrong
+// file costs no more than a right one.
 struct Complaints {
+  static constexpr std::size_t kMost = 1000;
   struct One {
     Where where{};
     std::string path{}, text{};
@@ -66,9 +68,7 @@ struct Complaints {
   std::vector<One> list{};
   std::size_t most_printed = 10;
   bool empty() const { return list.empty(); }
-  void add(Where where, std::string path, std::string text, Exit code = Exit::config) {
-    list.push_back({std::move(where), std::move(path), std::move(text), code});
-  }
+  void add(Where where, std::string path, std::string text, Exit code = Exit::config);  // throws with the kMost-th
   // FILE:LINE:COL: error: /path: text, then the line and a caret; in file order; at most `most_printed`, then "and N more".
   std::string print() const;
   // Throws UserError with print(), if there are any. Its code: `as`, else the largest (a wrong file counts more than a missing
@@ -79,8 +79,18 @@ struct Complaints {
 // A key inside a pointer: ~ is written ~0, / is written ~1 (RFC 6901).
 std::string pointer_token(const std::string& key);
 
-// On a syntax error complains and returns nothing; a repeated key is complained about, but the tree is returned.
-std::optional<Json> read_json(const std::string& name, std::string text, Complaints& complaints);  // depth <= 64, no duplicates
+// What one text may hold. A tree takes some 60 to 130 bytes of memory for each value.
+struct JsonLimits {
+  std::size_t bytes, values;
+};
+inline constexpr JsonLimits kByPeople{std::size_t{4} << 20, 1'000'000};    // meshes, models, layouts, jobs
+inline constexpr JsonLimits kByMotley{std::size_t{64} << 20, 8'000'000};  // profiles, plans, runs, headers of weights
+
+// On a syntax error, or past a limit, complains and returns nothing; a repeated key is complained about, but the tree is returned.
+// At most 64 levels deep.
+std::optional<Json> read_json(const std::string& name, std::string text, Complaints& complaints, JsonLimits limits = kByPeople);
+// The keys of the object that a text holds, in the order written, without the values; empty: no object. Nothing: no valid JSON.
+std::optional<std::vector<std::string>> json_keys(const std::string& text);
 // The text of a JSON file. UserError: 66 when it cannot be read, 78 when it is larger than 64 MiB (checked before it is read).
 std::string read_file(const std::string& path);
 void write_file(const std::string& path, const std::string& text);  // written beside, synced, renamed; UserError (74)
@@ -121,13 +131,11 @@ struct Reader {
   bool text(const Json& j, std::string& out, const std::vector<std::string>& allowed = {});
   bool name(const Json& j, std::string& out);        // [A-Za-z_][A-Za-z0-9_-]*
   bool layer_name(const Json& j, std::string& out);  // several joined by dots
-  static constexpr std::size_t kMostInList = 1000;   // complaints about one list; what comes after them is not read
   template <class F>
   bool list(const Json& j, F&& one) {  // one(element, index)
     const auto* a = std::get_if<Json::Array>(&j.value);
     if (a == nullptr) return complain(j, "expected a list, found " + kind(j)), false;
-    const std::size_t most = complaints.list.size() + kMostInList;
-    for (std::size_t i = 0; i < a->size() && complaints.list.size() < most; i++) in(std::to_string(i), [&] { one((*a)[i], i); });
+    for (std::size_t i = 0; i < a->size(); i++) in(std::to_string(i), [&] { one((*a)[i], i); });
     return true;
   }
   template <class T>

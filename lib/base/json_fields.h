@@ -98,9 +98,9 @@ Field<T> list_field(const char* name, const char* doc, List T::*member, const Ta
 
 // Reads a text with read(reader, json), which gives an optional value. UserError with every complaint.
 template <class F>
-auto parse_json(const std::string& name, std::string text, F&& read) {
+auto parse_json(const std::string& name, std::string text, F&& read, JsonLimits limits = kByPeople) {
   Complaints complaints;
-  const auto json = read_json(name, std::move(text), complaints);
+  const auto json = read_json(name, std::move(text), complaints, limits);
   Reader reader{complaints};
   decltype(read(reader, *json)) value;
   if (json) value = read(reader, *json);
@@ -109,8 +109,8 @@ auto parse_json(const std::string& name, std::string text, F&& read) {
   return std::move(*value);
 }
 template <class F>
-auto load_json(const std::filesystem::path& file, F&& read) {
-  return parse_json(file.string(), read_file(file.string()), std::forward<F>(read));
+auto load_json(const std::filesystem::path& file, F&& read, JsonLimits limits = kByPeople) {
+  return parse_json(file.string(), read_file(file.string()), std::forward<F>(read), limits);
 }
 
 // Refuses "auto" where motley cannot choose yet, and says what to write instead.

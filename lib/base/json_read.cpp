@@ -34,21 +34,19 @@ Position position_of(const std::string& text, std::size_t byte) {
 
 // The line and a caret below it; for a long line the characters around the position.
 std::string excerpt(const std::string& text, const Position& p) {
-  std::vector<std::string> letters;
-  for (std::size_t i = p.begin; i < p.end;) {
-    const std::size_t n = std::max<std::size_t>(utf8_length(text, i), 1);
-    letters.push_back(printable(std::string_view(text).substr(i, n)));
-    i += n;
+  std::size_t end = p.end;
+  while (end > p.begin && printable(text.substr(end - 1, 1)) == " ") end--;
+  const std::size_t all = characters(text, p.begin, end);
+  std::size_t first = 0, last = all, caret = p.column - 1;
+  if (all > kWindow) {
+    first = caret > kWindow * 6 / 10 ? std::min(caret - kWindow * 6 / 10, all - kWindow) : 0;
+    last = std::min(first + kWindow, all);
   }
-  while (!letters.empty() && letters.back() == " ") letters.pop_back();
-  std::size_t first = 0, last = letters.size(), caret = p.column - 1;
-  if (letters.size() > kWindow) {
-    first = caret > kWindow * 6 / 10 ? std::min(caret - kWindow * 6 / 10, letters.size() - kWindow) : 0;
-    last = std::min(first + kWindow, letters.size());
-  }
+  std::size_t begin = p.begin;
+  for (std::size_t i = 0; i < first; i++) begin += std::max<std::size_t>(utf8_length(text, begin), 1);
   std::string line = first > 0 ? "..." : "";
-  for (std::size_t i = first; i < last; i++) line += letters[i];
-  if (last < letters.size()) line += "...";
+  line += printable(first_characters(std::string_view(text).substr(begin, end - begin), last - first));
+  if (last < all) line += "...";
   caret = caret - first + (first > 0 ? 3 : 0);
   return "  " + line + "\n  " + std::string(caret, ' ') + "^\n";
 }
@@ -59,6 +57,11 @@ bool is_not_built(const std::string& word, const std::vector<std::string>& known
 }
 
 }  // namespace
+
+void Complaints::add(Where where, std::string path, std::string text, Exit code) {
+  list.push_back({std::move(where), std::move(path), std::move(text), code});
+  if (list.size() >= kMost) raise();
+}
 
 std::string Complaints::print() const {
   std::vector<const Source*> files;  // in the order of their first complaints
@@ -75,7 +78,8 @@ std::string Complaints::print() const {
   std::string out;
   for (std::size_t i = 0; i < sorted.size(); i++) {
     if (i == most_printed) {
-      out += "and " + std::to_string(sorted.size() - most_printed) + " more\n";
+      out += "and " + std::to_string(sorted.size() - most_printed) + " more" +
+             (sorted.size() < kMost ? "" : "; what follows was not read") + "\n";
       break;
     }
     const One& one = *sorted[i];

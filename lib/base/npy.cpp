@@ -71,6 +71,9 @@ class Header {
         damaged("the key '" + std::string(key) + "' is none of descr, fortran_order, shape");
     }
     if (descr.empty() || !shape_seen_ || !order_seen_) damaged("expected all of descr, fortran_order and shape");
+    expect('}');
+    skip();
+    if (at_ < text_.size()) damaged("expected only blanks after the }");
   }
   std::string_view descr{};
   std::vector<Index> extents{};
@@ -117,7 +120,7 @@ class Header {
       if (at_ < text_.size() && text_[at_] == 'L') at_++;  // as Python 2 writes long integers
       if (!fits || __builtin_mul_overflow(elements, n, &elements)) damaged("more elements than a file can hold");
       extents.push_back(n);
-      if (!is(')')) expect(',');
+      if (extents.size() == 1 || !is(')')) expect(',');  // (32) is a number in Python, (32,) a tuple
     }
     at_++;
     shape_seen_ = true;

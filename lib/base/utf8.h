@@ -59,13 +59,16 @@ inline bool is_control(std::string_view text, std::size_t i, std::size_t n) {
 }
 
 // The text with control characters as blanks, except for those of `kept`, and bytes that are not valid UTF-8 as `invalid`; 0: as
-// they are.
+// \xFF.
 inline std::string without_controls(std::string_view text, std::string_view kept, char invalid) {
+  constexpr const char* kDigits = "0123456789ABCDEF";
   std::string out;
   for (std::size_t i = 0; i < text.size();) {
     const std::size_t n = utf8_length(text, i);
-    if (n == 0)
-      out += invalid == 0 ? text[i] : invalid;
+    if (n == 0 && invalid == 0)
+      out += {'\\', 'x', kDigits[static_cast<unsigned char>(text[i]) / 16], kDigits[static_cast<unsigned char>(text[i]) % 16]};
+    else if (n == 0)
+      out += invalid;
     else if (is_control(text, i, n) && kept.find(text[i]) == std::string_view::npos)
       out += ' ';
     else

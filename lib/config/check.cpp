@@ -64,16 +64,17 @@ const std::vector<FileKind>& file_kinds() {
   return kinds;
 }
 
-// The kind most of whose keys are in the file; a nearly matching key counts half.
-const FileKind* kind_of(const Json& json) {
+// The kind most of whose keys are in the file; a nearly matching key counts half, if it is one of the first.
+const FileKind* kind_of(const std::vector<std::string>& keys) {
+  constexpr std::size_t kNearlyMatching = 100;
   const FileKind* best = nullptr;
   int most = 0;
-  const auto* members = std::get_if<Json::Object>(&json.value);
-  if (members == nullptr) return nullptr;
   for (const FileKind& kind : file_kinds()) {
     int score = 0;
-    for (const Json::Member& m : *members)
-      score += Reader::is_one_of(m.key, kind.keys) ? 2 : !probably_meant(m.key, kind.keys).empty() ? 1 : 0;
+    for (std::size_t i = 0; i < keys.size(); i++)
+      score += Reader::is_one_of(keys[i], kind.keys)                                ? 2
+               : i < kNearlyMatching && !probably_meant(keys[i], kind.keys).empty() ? 1
+                                                                                    : 0;
     if (score > most) {
       most = score;
       best = &kind;
@@ -84,11 +85,13 @@ const FileKind* kind_of(const Json& json) {
 
 // The file's lines in the report.
 std::string check_file(const std::string& path, const JobCheck& check_job, Data data) {
-  Complaints complaints;
-  const auto json = read_json(path, read_file(path), complaints);
-  if (!json) complaints.raise();
-  const FileKind* kind = kind_of(*json);
+  const std::string text = read_file(path);
+  const auto keys = json_keys(text);  // the kind says what such a file may hold
+  const FileKind* kind = keys ? kind_of(*keys) : nullptr;
   if (kind == nullptr) {
+    Complaints complaints;
+    const auto json = read_json(path, text, complaints, keys ? kByPeople : kByMotley);
+    if (!json) complaints.raise();
     std::string known;
     for (const FileKind& k : file_kinds()) {
       known += (known.empty() ? "a " : ", a ") + k.name + " (";
@@ -106,7 +109,10 @@ std::string check_file(const std::string& path, const JobCheck& check_job, Data 
 }  // namespace
 
 void require_job(const Json& json, Complaints& complaints) {
-  const FileKind* kind = kind_of(json);
+  std::vector<std::string> keys;
+  if (const auto* members = std::get_if<Json::Object>(&json.value))
+    for (const Json::Member& m : *members) keys.push_back(m.key);
+  const FileKind* kind = kind_of(keys);
   if (kind == nullptr || kind->name == "job") return;
   const FileKind& job = *std::find_if(file_kinds().begin(), file_kinds().end(), [](const FileKind& k) { return k.name == "job"; });
   const std::string part = Reader::is_one_of(kind->name, job.keys) ? ", whose \"" + kind->name + "\" may name this file" : "";

@@ -78,7 +78,7 @@ bool JobTree::load(const std::string& path) {
 }
 
 bool JobTree::parse(const std::string& name, const std::string& text) {
-  auto root = read_json(name, text, complaints_);
+  auto root = read_json(name, text, complaints_, kByMotley);  // joined from several files
   if (!root) return false;
   root_ = std::move(*root);
   join_parts();

@@ -4,6 +4,7 @@
 #include <motley/step.h>
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "config/layer_json.h"
 #include "config/model.h"
@@ -116,15 +117,18 @@ Table<ModelSpec> model_table(VersionKey version) {
 
 // Checks the names that layers have and the names that they read.
 void check_names(Reader& r, const Json& j, ModelSpec& model) {
-  std::vector<std::string> earlier, later, endings;  // endings: of names that follow from an unknown op
+  constexpr std::size_t kMostCompared = 1000;  // names with which a wrong one is compared
+  std::vector<std::string> earlier, endings;   // endings: of names that follow from an unknown op
+  std::unordered_set<std::string> known, later;
   for (const InputSpec& i : model.inputs) earlier.push_back(i.name);
   for (const std::string& name : model.bad_inputs) earlier.push_back(name);
+  known.insert(earlier.begin(), earlier.end());
   for (std::size_t i = 0; i < model.layers.size(); i++) {
     LayerSpec& l = model.layers[i];
     const std::string ending = "_" + std::to_string(i + 1);
     if (l.name.empty() && l.op.empty()) endings.push_back(ending);
     if (l.name.empty()) l.name = (l.op.empty() ? "layer" : l.op) + ending;
-    later.push_back(l.name);
+    later.insert(l.name);
   }
   const std::string& labels = model.loss.labels;
   const auto others = std::count_if(model.inputs.begin(), model.inputs.end(), [&](const InputSpec& i) { return i.name != labels; });
@@ -153,29 +157,31 @@ void check_names(Reader& r, const Json& j, ModelSpec& model) {
   for (std::size_t i = 0; i < model.layers.size(); i++) {
     LayerSpec& l = model.layers[i];
     const std::string at = "/layers/" + std::to_string(i);
-    if (l.name == labels || Reader::is_one_of(l.name, earlier)) {
+    if (l.name == labels || known.contains(l.name)) {
       complain_below(r, j, at + "/name",
                      l.name == labels ? "\"" + labels + "\" is reserved for the labels; rename this layer"
                                       : "two layers or inputs are called \"" + l.name + "\"; give this one another name");
       l.good = false;
     }
     for (std::size_t k = 0; k < l.from.size(); k++) {
-      if (l.from[k] == labels && Reader::is_one_of(labels, earlier)) {
+      if (l.from[k] == labels && known.contains(labels)) {
         complain_below(
             r, j, at + "/from/" + std::to_string(k),
             "\"" + labels + "\" holds the labels, which only the loss may read: they are not known when the network predicts");
         l.good = false;
       }
-      if (Reader::is_one_of(l.from[k], earlier)) continue;
-      const bool own = l.from[k] == l.name, after = Reader::is_one_of(l.from[k], later);
+      if (known.contains(l.from[k])) continue;
+      const bool own = l.from[k] == l.name, after = later.contains(l.from[k]);
       // If the inputs were refused, their names are not known.
       if (model.inputs.empty() && !own && !after) continue;
       if (std::any_of(endings.begin(), endings.end(), [&](const std::string& e) { return l.from[k].ends_with(e); })) continue;
-      const std::string meant = probably_meant(l.from[k], earlier);
+      const std::vector<std::string> near(earlier.end() - static_cast<std::ptrdiff_t>(std::min(earlier.size(), kMostCompared)),
+                                          earlier.end());
+      const std::string meant = probably_meant(l.from[k], near);
       complain_below(r, j, at + "/from/" + std::to_string(k),
                      own     ? "a layer cannot read itself"
                      : after ? "\"" + l.from[k] + "\" is listed below; a layer reads what is listed above it"
-                             : "there is no layer or input \"" + l.from[k] + "\" above" + did_you_mean(l.from[k], earlier));
+                             : "there is no layer or input \"" + l.from[k] + "\" above" + did_you_mean(l.from[k], near));
       // The name that was probably meant is used instead, so that the layers after it are built and checked too.
       if (!meant.empty() && !own && !after)
         l.from[k] = meant;
@@ -183,6 +189,7 @@ void check_names(Reader& r, const Json& j, ModelSpec& model) {
         l.good = false;
     }
     earlier.push_back(l.name);
+    known.insert(l.name);
   }
 }
 
@@ -286,7 +293,11 @@ ModelSpec read_zoo(Reader& r, const Json& j, VersionKey version) {
   Reader inner{none};
   ModelSpec model;
   const bool whole = inner.object(text, model_table(VersionKey::required), model);
-  check(whole && none.empty(), "the zoo's networks can be read");
+  if (!none.empty()) {  // as of a dim that is listed twice, which has been complained about
+    if (r.complaints.empty()) r.complain(j, none.list.front().text);
+    return std::move(zoo.model);
+  }
+  check(whole, "the zoo's networks can be read");
   complain_of_names(r, j, zoo, model);
   if (r.complaints.list.size() != before) return std::move(zoo.model);
   check_names(inner, text, model);

@@ -289,7 +289,7 @@ PlanFile read_plan(const std::string& name, const std::string& text) {
     std::optional<PlanFile> out(std::in_place);
     r.object(j, plan_fields(), *out);
     return out;
-  });
+  }, kByMotley);
 }
 
 [[noreturn]] void refuse(const std::string& name, const std::string& text) {

@@ -219,7 +219,7 @@ void save(const TraceSummary& summary, const std::filesystem::path& file) {
 
 TraceSummary load_trace_summary(const std::filesystem::path& file) {
   Complaints complaints;
-  const auto json = read_json(file.string(), read_file(file.string()), complaints);
+  const auto json = read_json(file.string(), read_file(file.string()), complaints, kByMotley);
   Reader reader{complaints};
   TraceSummary out;
   if (json) reader.object(*json, summary_table(), out);

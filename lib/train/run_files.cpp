@@ -104,7 +104,7 @@ std::optional<MetricsLine> last_line(const std::filesystem::path& metrics, std::
     before = end == 0 ? std::string::npos : all.rfind('\n', end - 1);
     const std::size_t begin = before == std::string::npos ? 0 : before + 1;
     Complaints complaints;
-    const auto json = read_json(metrics.string(), all.substr(begin, end - begin), complaints);
+    const auto json = read_json(metrics.string(), all.substr(begin, end - begin), complaints, kByMotley);
     const Json* its = json ? json->find("step") : nullptr;
     const auto* number = its == nullptr ? nullptr : std::get_if<std::int64_t>(&its->value);
     if (number == nullptr || *number > step.value_or(*number)) continue;
@@ -243,7 +243,7 @@ TrainSummary load_run_json(const std::filesystem::path& file) {
     std::optional<TrainSummary> out(std::in_place);
     r.object(j, run_fields(), *out);
     return out;
-  });
+  }, kByMotley);
 }
 
 }  // namespace motley

@@ -39,7 +39,7 @@ const Table<List>& list_fields() {
 // UserError (65)
 List list_of(const std::string& name, const std::string& text) {
   Complaints complaints;
-  const auto json = read_json(name, text, complaints);
+  const auto json = read_json(name, text, complaints, kByMotley);
   Reader reader{complaints};
   List out;
   if (json) reader.object(*json, list_fields(), out);

@@ -261,7 +261,7 @@ std::string to_text(const Manifest& m) {
 
 Manifest parse_manifest(const std::string& name, const std::string& text) {
   Complaints complaints;
-  const auto json = read_json(name, text, complaints);
+  const auto json = read_json(name, text, complaints, kByMotley);
   Reader reader{complaints};
   Manifest out;
   if (json) reader.object(*json, manifest_fields(), out);

@@ -58,7 +58,7 @@ struct Header {
 // What another program has written under this key is its own affair: nothing, unless it is such a list.
 std::vector<std::string> classes_in(const std::string& text) {
   Complaints ignored;
-  const std::optional<Json> json = read_json(kClasses, text, ignored);
+  const std::optional<Json> json = read_json(kClasses, text, ignored, kByMotley);
   const auto* list = json ? std::get_if<Json::Array>(&json->value) : nullptr;
   std::vector<std::string> out;
   for (std::size_t i = 0; list != nullptr && i < list->size(); i++) {
@@ -114,7 +114,7 @@ class HeaderReader {
     const std::string text = file_.text(sizeof length, length);
     if (!text.starts_with('{')) damaged("byte 8: expected {, the begin of the header");
     Complaints complaints;
-    std::optional<Json> json = read_json("header", text, complaints);
+    std::optional<Json> json = read_json("header", text, complaints, kByMotley);
     if (!complaints.empty()) {
       const Complaints::One& first = complaints.list.front();
       damaged(fmt::format("byte {}: {}{}", sizeof length + first.where.byte, first.path.empty() ? "" : shown(first.path) + ": ",
@@ -142,7 +142,7 @@ class HeaderReader {
 
   std::int64_t size_in(const Json& json, const std::string& where) const {
     const auto* size = std::get_if<std::int64_t>(&json.value);
-    if (size == nullptr || *size < 0) damaged(where + ": expected an integer from 0, found " + Reader::kind(json).substr(0, 80));
+    if (size == nullptr || *size < 0 || json.where.source->text[json.where.byte] == '-') damaged(where + ": expected an integer from 0, found " + Reader::kind(json).substr(0, 80));
     return *size;
   }
 
