@@ -15,6 +15,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <deque>
 #include <mutex>
 #include <utility>
 
@@ -150,6 +151,7 @@ HostLink::HostLink(HostLink&& other) noexcept
     : fd_(std::exchange(other.fd_, -1)),
       token_(other.token_),
       host_(other.host_),
+      known_(other.known_),
       going_(std::move(other.going_)),
       come_(std::move(other.come_)) {}
 
@@ -157,6 +159,7 @@ HostLink& HostLink::operator=(HostLink&& other) noexcept {
   std::swap(fd_, other.fd_);
   std::swap(token_, other.token_);
   std::swap(host_, other.host_);
+  std::swap(known_, other.known_);
   std::swap(going_, other.going_);
   std::swap(come_, other.come_);
   return *this;
@@ -224,13 +227,19 @@ std::vector<Record> HostLink::receive() {
   std::array<std::byte, 65536> block{};
   bool over = false;
   while (open() && !over) {
-    const ssize_t n = ::recv(fd_, block.data(), block.size(), MSG_DONTWAIT);
+    const ssize_t n = ::recv(fd_, block.data(), known_ ? block.size() : sizeof(Head) - come_.size(), MSG_DONTWAIT);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOTCONN)) break;
     if (n <= 0)
       over = true;
     else
       put(come_, block.data(), static_cast<std::size_t>(n));
+    if (!known_ && come_.size() == sizeof(Head)) {
+      Head head;
+      std::memcpy(&head, come_.data(), sizeof head);
+      known_ = head.token == token_;
+      over = over || !known_;
+    }
   }
   while (open() && take_frame(out)) {
   }
@@ -280,25 +289,37 @@ std::vector<HostAddress> HostListener::addresses() const {
 }
 
 std::vector<HostLink> HostListener::accept(std::size_t hosts, std::uint64_t token, double patience_seconds) {
-  std::vector<HostLink> here, unknown;
+  constexpr std::size_t kMostUnknown = 64;
+  constexpr auto kUnknownFor = std::chrono::seconds(1);
+  struct Unknown {
+    HostLink link;
+    std::chrono::steady_clock::time_point since;
+  };
+  std::vector<HostLink> here;
+  std::deque<Unknown> unknown;
   for (std::size_t h = 0; h < hosts; h++) here.emplace_back(-1, token);
   const Patience patience(patience_seconds);
   for (std::size_t missing = hosts - 1; missing > 0 && port_ != 0;) {
     std::vector<pollfd> files{{fd_, POLLIN, 0}};
-    for (const HostLink& link : unknown) files.push_back({link.fd(), POLLIN, 0});
-    if (patience.ms_left() == 0 || ::poll(files.data(), files.size(), patience.ms_left()) == 0) break;
+    for (const Unknown& one : unknown) files.push_back({one.link.fd(), POLLIN, 0});
+    if (patience.ms_left() == 0) break;
+    const auto now = std::chrono::steady_clock::now();
+    const int most_ms = unknown.empty() ? patience.ms_left() : std::min(patience.ms_left(), 100);
+    static_cast<void>(::poll(files.data(), files.size(), most_ms));
+    while (!unknown.empty() && now - unknown.front().since > kUnknownFor) unknown.pop_front();
     for (int fd = -1; (fd = ::accept4(fd_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0;) {
       without_delay(fd);
       remember(fd);
-      unknown.emplace_back(fd, token);
+      unknown.push_back({HostLink(fd, token), now});
+      if (unknown.size() >= kMostUnknown) break;  // who has introduced himself is taken out before others are accepted
     }
-    std::vector<HostLink> still;
-    for (HostLink& link : unknown) {
+    std::deque<Unknown> still;
+    for (auto& [link, since] : unknown) {
       static_cast<void>(link.receive());
       if (!link.open()) continue;
       const auto host = static_cast<std::size_t>(std::max<std::int64_t>(0, link.heard_of()));
       if (host == 0 || host >= hosts || here[host].open()) {
-        if (link.heard_of() < 0) still.push_back(std::move(link));
+        if (link.heard_of() < 0) still.push_back({std::move(link), since});
         continue;
       }
       link.send(0, {});  // the answer
@@ -306,6 +327,7 @@ std::vector<HostLink> HostListener::accept(std::size_t hosts, std::uint64_t toke
       missing--;
     }
     std::swap(unknown, still);
+    if (unknown.size() >= kMostUnknown) unknown.pop_front();
   }
   return here;
 }

@@ -28,7 +28,8 @@ class HostLink {
   // Sends what the connection accepts now. If a previous frame is still unsent, that one is finished first and this one is left
   // out: the next has newer records.
   void send(std::uint32_t host, std::span<const Record> records);
-  // The records of all frames that have arrived completely. A frame without the token or malformed closes the connection.
+  // The records of all frames that have arrived completely. A frame without the token or malformed closes the connection; of who has
+  // not sent the token nothing but one head is read.
   std::vector<Record> receive();
   bool open() const { return fd_ >= 0; }
   int fd() const { return fd_; }
@@ -41,6 +42,7 @@ class HostLink {
   int fd_ = -1;
   std::uint64_t token_ = 0;
   std::int64_t host_ = -1;
+  bool known_ = false;  // the token has come
   std::vector<std::byte> going_{}, come_{};
 };
 
@@ -53,7 +55,7 @@ class HostListener {
   HostListener& operator=(const HostListener&) = delete;
   std::vector<HostAddress> addresses() const;  // of all interfaces, loopback last; at most 16
   // Waits until hosts 1 .. hosts - 1 have introduced themselves or the patience is over. By host; links of hosts that have not are
-  // not open.
+  // not open. At most 64 connections wait to introduce themselves, each for a second at most; the oldest goes first.
   std::vector<HostLink> accept(std::size_t hosts, std::uint64_t token, double patience_seconds);
 
  private:

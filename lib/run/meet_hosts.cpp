@@ -31,29 +31,37 @@ struct Introduction {
   std::array<char, kHostNameSize> machine{};
   std::array<char, 32> mounts{}, processes{};
   std::array<char, kHostNameSize> name{};
-  std::uint64_t token = 0;  // from here on: only rank 0's values count
+  bool same_host(const Introduction& o) const { return machine == o.machine && mounts == o.mounts && processes == o.processes; }
+};
+
+// How the other hosts reach rank 0.
+struct Meeting {
+  std::uint64_t token = 0;
   std::uint32_t addresses = 0;
   std::array<HostAddress, 16> at{};
-  bool same_host(const Introduction& o) const { return machine == o.machine && mounts == o.mounts && processes == o.processes; }
 };
 
 void read_link(const char* path, std::array<char, 32>& to) {
   if (readlink(path, to.data(), to.size() - 1) < 0) to[0] = 0;  // no /proc: hosts are distinguished only by the machine
 }
 
-Introduction introduction(const HostListener* listener) {
+Introduction introduction() {
   Introduction me;
   host_name().copy(me.name.data(), me.name.size() - 1);
   machine_id().copy(me.machine.data(), me.machine.size() - 1);
   read_link("/proc/self/ns/mnt", me.mounts);
   read_link("/proc/self/ns/pid", me.processes);
-  if (listener == nullptr) return me;
-  std::random_device random;
-  me.token = (std::uint64_t{random()} << 32U) | random();
-  const auto addresses = listener->addresses();
-  me.addresses = static_cast<std::uint32_t>(std::min(addresses.size(), me.at.size()));
-  std::copy_n(addresses.begin(), me.addresses, me.at.begin());
   return me;
+}
+
+Meeting meeting_at(const HostListener& listener) {
+  Meeting out;
+  std::random_device random;
+  out.token = (std::uint64_t{random()} << 32U) | random();
+  const auto addresses = listener.addresses();
+  out.addresses = static_cast<std::uint32_t>(std::min(addresses.size(), out.at.size()));
+  std::copy_n(addresses.begin(), out.addresses, out.at.begin());
+  return out;
 }
 
 std::string text_of(const std::vector<std::byte>& bytes) {
@@ -147,15 +155,23 @@ std::string make_record(Transport& transport, const Hosts& hosts, OnWatch& watch
 }
 
 // Collective: by host, whether rank 0 and the host's first rank are linked; and this rank's ends of these links.
-std::vector<bool> link_hosts(Transport& transport, const Hosts& hosts, HostListener* listener, const Introduction& zero,
-                             std::vector<FarHost>& far) {
+std::vector<bool> link_hosts(Transport& transport, const Hosts& hosts, std::vector<FarHost>& far) {
   const std::size_t count = hosts.ranks.size();
+  if (count == 1) return {true};  // no port is opened
+  std::unique_ptr<HostListener> listener;
+  Meeting zero;
+  if (transport.rank() == 0) {
+    listener = std::make_unique<HostListener>();
+    zero = meeting_at(*listener);
+  }
+  const auto its = std::as_bytes(std::span(&zero, 1));
+  std::memcpy(&zero, at(transport.gather_all(transport.rank() == 0 ? its : its.first(0)), 0).data(), sizeof zero);
   const double patience = std::min(kLinkPatienceSeconds, deadline_seconds() / 3);  // the others wait in this time
   std::vector<HostLink> links;                                                     // rank 0: by host
   std::vector<std::byte> mine;
-  if (count > 1 && listener != nullptr) {
+  if (listener != nullptr) {
     links = listener->accept(count, zero.token, patience);
-  } else if (count > 1 && hosts.mine > 0 && hosts.slot == 0) {
+  } else if (hosts.mine > 0 && hosts.slot == 0) {
     const std::span<const HostAddress> addresses(zero.at.data(), zero.addresses);
     links.push_back(reach(addresses, static_cast<std::uint32_t>(hosts.mine), zero.token, patience));
   }
@@ -235,14 +251,11 @@ std::string unheard_note(const std::vector<std::vector<int>>& hosts, const std::
 }
 
 void meet_hosts(Transport& transport, const Start& start, const Limits& limits, OnWatch& watched) {
-  std::unique_ptr<HostListener> listener;
-  if (transport.rank() == 0) listener = std::make_unique<HostListener>();
-  const Introduction me = introduction(listener.get());
-  const auto mine = std::as_bytes(std::span(&me, 1));
-  const auto heard = transport.gather_all(listener ? mine : mine.first(offsetof(Introduction, token)));
+  const Introduction me = introduction();
+  const auto heard = transport.gather_all(std::as_bytes(std::span(&me, 1)));
   std::vector<Introduction> all(heard.size());
   for (std::size_t r = 0; r < heard.size(); r++)
-    std::memcpy(&all[r], heard[r].data(), std::min(heard[r].size(), sizeof(Introduction)));
+    std::memcpy(&all[r], heard[r].data(), sizeof(Introduction));
   const Hosts hosts = hosts_of(all, transport.rank());
   std::string file;
   if (!start.launched) {
@@ -255,7 +268,7 @@ void meet_hosts(Transport& transport, const Start& start, const Limits& limits, 
     watched.heartbeat = std::make_unique<Heartbeat>(*watched.record, limits, Heartbeat::Voice::speaks);
   }
   std::vector<FarHost> far;
-  const std::vector<bool> linked = link_hosts(transport, hosts, listener.get(), all[0], far);
+  const std::vector<bool> linked = link_hosts(transport, hosts, far);
   watched.record->in_sight(sight_of(hosts, linked, transport.size()));
   if (const std::string note = unheard_note(hosts.ranks, linked, hosts.names, limits.hung_seconds);
       transport.rank() == 0 && !note.empty())

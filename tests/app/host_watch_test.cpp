@@ -343,6 +343,29 @@ TEST_CASE("a link takes nothing without the job's token, and nothing out of form
   }
 }
 
+TEST_CASE("strangers at the listener: neither their number nor what they send keeps a host away") {
+  HostListener listener;
+  auto addresses = listener.addresses();
+  REQUIRE(!addresses.empty());
+  std::vector<int> strangers;
+  const auto connected = [&] {
+    const int fd = ::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    REQUIRE(::connect(fd, reinterpret_cast<const sockaddr*>(&addresses.back()), sizeof addresses.back()) == 0);  // loopback
+    strangers.push_back(fd);
+    return fd;
+  };
+  const std::vector<char> much(std::size_t{1} << 20U, 'x');
+  for (int i = 0; i < 100; i++) {
+    const int fd = connected();
+    if (i % 2 == 0) static_cast<void>(::send(fd, much.data(), much.size(), MSG_DONTWAIT | MSG_NOSIGNAL));
+  }
+  auto other = std::async(std::launch::async, [&] { return reach(addresses, 1, kToken, kPatience); });
+  const auto here = listener.accept(2, kToken, kPatience);
+  CHECK(here[1].open());
+  CHECK(other.get().open());
+  for (const int fd : strangers) ::close(fd);
+}
+
 TEST_CASE("hosts that cannot be reached: not linked, after the patience") {
   HostListener listener;
   CHECK(listener.accept(3, kToken, 0.05).size() == 3);
