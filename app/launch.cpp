@@ -458,7 +458,8 @@ Outcome Launch::outcome() const {
     return {static_cast<int>(Exit::io), -1,
             records_.parent_path().string() + " was removed or renamed while the ranks ran: how they ended is not known", false};
   if (mpiexec_first_ && worst.code == 0 && started > 0)
-    return {kHung, -1, "mpiexec ended while the ranks ran, and its helpers ended the ranks; it ends when anybody connects to its port", false};
+    return {kHung, -1,
+            "mpiexec ended while the ranks ran, and its helpers ended the ranks; it ends when anybody connects to its port", false};
   if (const auto dead = first_dead(); !dead.empty())
     return {kHung, dead.size() == 1 ? static_cast<int>(dead[0]) : -1, obituary(), false};
   if (worst.code > 0) return worst;

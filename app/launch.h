@@ -80,8 +80,8 @@ class Launch {
   pid_t mpiexec_ = -1;
   int status_ = 0;  // of mpiexec, once it has ended
   bool ended_ = false, killed_ = false, killed_mpiexec_ = false, gave_up_ = false, early_ = false;
-  bool alone_ = false;          // no stranger's connection reaches mpiexec any more
-  bool mpiexec_first_ = false;  // mpiexec ended before any rank did; all ranks are of this host
+  bool alone_ = false;             // no stranger's connection reaches mpiexec any more
+  bool mpiexec_first_ = false;     // mpiexec ended before any rank did; all ranks are of this host
   Handle mpiexec_process_, ends_;  // ends_: an epoll over all processes, which reports their ends in order
   Handle output_, errors_;         // output of mpiexec and the ranks
   Outlet to_stdout_, to_stderr_;

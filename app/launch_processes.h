@@ -20,9 +20,9 @@ std::map<int, pid_t> ranks_below(pid_t mpiexec);
 // 5 s at most; false: some have not.
 bool end_processes_with(const std::string& variable);
 
-// Has Linux drop every connection to a port on which this child listens; those that exist stay. mpiexec listens on all addresses for as
-// long as it lives, for its helpers of other hosts, and ends when anybody else connects. process: its pidfd. Does nothing where
-// Linux (before 5.6) or its settings do not allow it.
+// Has Linux drop every connection to a port on which this child listens; those that exist stay. mpiexec listens on all addresses
+// for as long as it lives, for its helpers of other hosts, and ends when anybody else connects. process: its pidfd. Does nothing
+// where Linux (before 5.6) or its settings do not allow it.
 void drop_new_connections(int process, pid_t pid);
 
 // Ranks that die while MPI starts leave its shared memory in /dev/shm (later it has no name). Unlinks those segments of MPICH and

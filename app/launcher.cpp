@@ -46,15 +46,16 @@ void check_shared_memory(std::size_t ranks) {
                   bytes_text(free), ranks, bytes_text(needed)));
 }
 
-// Shared memory counts as a file: MPI's own, of up to 8 MiB each, and the buffers that the ranks share, which say so where they do not
-// fit. A rank for which MPI has no memory ends without a word.
+// Shared memory counts as a file: MPI's own, of up to 8 MiB each, and the buffers that the ranks share, which say so where they do
+// not fit. A rank for which MPI has no memory ends without a word.
 void check_file_limit() {
   constexpr rlim_t kNeeded = rlim_t{10} << 20;
   rlimit limit{};
   if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur >= kNeeded) return;
-  throw DeviceError(fmt::format("the largest file that this shell allows has {} (ulimit -f), and that goes for memory that the ranks "
-                                "share; they need {} and more; raise it",
-                                bytes_text(static_cast<double>(limit.rlim_cur)), bytes_text(static_cast<double>(kNeeded))));
+  throw DeviceError(
+      fmt::format("the largest file that this shell allows has {} (ulimit -f), and that goes for memory that the ranks "
+                  "share; they need {} and more; raise it",
+                  bytes_text(static_cast<double>(limit.rlim_cur)), bytes_text(static_cast<double>(kNeeded))));
 }
 
 fs::path records_in(const fs::path& run_directory) {

@@ -43,8 +43,8 @@ void check_stack() {
   constexpr rlim_t kNeeded = rlim_t{1} << 20;
   rlimit limit{};
   if (getrlimit(RLIMIT_STACK, &limit) == 0 && limit.rlim_cur < kNeeded)
-    throw DeviceError("the stack's limit of this shell is " + std::to_string(limit.rlim_cur >> 10U) + " KiB (ulimit -s); motley needs " +
-                      std::to_string(kNeeded >> 10U) + " KiB");
+    throw DeviceError("the stack's limit of this shell is " + std::to_string(limit.rlim_cur >> 10U) +
+                      " KiB (ulimit -s); motley needs " + std::to_string(kNeeded >> 10U) + " KiB");
 }
 
 // A file that is opened later must not get the number of a standard stream that the caller has closed. Using these still fails.

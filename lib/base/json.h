@@ -56,8 +56,8 @@ struct Json::Member {
 // indent 0: one line. Numbers round-trip; integers stay integers. Lists of scalars stay on one line.
 std::string to_text(const Json& json, int indent = 0);
 
-// Collects complaints; they are printed and thrown together, once: by raise(), or as soon as there are kMost of them, so that a wrong
-// file costs no more than a right one.
+// Collects complaints; they are printed and thrown together, once: by raise(), or as soon as there are kMost of them, so that a
+// wrong file costs no more than a right one.
 struct Complaints {
   static constexpr std::size_t kMost = 1000;
   struct One {
@@ -83,7 +83,7 @@ std::string pointer_token(const std::string& key);
 struct JsonLimits {
   std::size_t bytes, values;
 };
-inline constexpr JsonLimits kByPeople{std::size_t{4} << 20, 1'000'000};    // meshes, models, layouts, jobs
+inline constexpr JsonLimits kByPeople{std::size_t{4} << 20, 1'000'000};   // meshes, models, layouts, jobs
 inline constexpr JsonLimits kByMotley{std::size_t{64} << 20, 8'000'000};  // profiles, plans, runs, headers of weights
 
 // On a syntax error, or past a limit, complains and returns nothing; a repeated key is complained about, but the tree is returned.

@@ -284,12 +284,15 @@ bool check_version(Reader& r, const Json& j) {
 }
 
 PlanFile read_plan(const std::string& name, const std::string& text) {
-  return parse_json(name, text, [](Reader& r, const Json& j) {
-    if (!check_version(r, j)) return std::optional<PlanFile>();
-    std::optional<PlanFile> out(std::in_place);
-    r.object(j, plan_fields(), *out);
-    return out;
-  }, kByMotley);
+  return parse_json(
+      name, text,
+      [](Reader& r, const Json& j) {
+        if (!check_version(r, j)) return std::optional<PlanFile>();
+        std::optional<PlanFile> out(std::in_place);
+        r.object(j, plan_fields(), *out);
+        return out;
+      },
+      kByMotley);
 }
 
 [[noreturn]] void refuse(const std::string& name, const std::string& text) {

@@ -28,8 +28,8 @@ class HostLink {
   // Sends what the connection accepts now. If a previous frame is still unsent, that one is finished first and this one is left
   // out: the next has newer records.
   void send(std::uint32_t host, std::span<const Record> records);
-  // The records of all frames that have arrived completely. A frame without the token or malformed closes the connection; of who has
-  // not sent the token nothing but one head is read.
+  // The records of all frames that have arrived completely. A frame without the token or malformed closes the connection; of who
+  // has not sent the token nothing but one head is read.
   std::vector<Record> receive();
   bool open() const { return fd_ >= 0; }
   int fd() const { return fd_; }

@@ -254,8 +254,7 @@ void meet_hosts(Transport& transport, const Start& start, const Limits& limits, 
   const Introduction me = introduction();
   const auto heard = transport.gather_all(std::as_bytes(std::span(&me, 1)));
   std::vector<Introduction> all(heard.size());
-  for (std::size_t r = 0; r < heard.size(); r++)
-    std::memcpy(&all[r], heard[r].data(), sizeof(Introduction));
+  for (std::size_t r = 0; r < heard.size(); r++) std::memcpy(&all[r], heard[r].data(), sizeof(Introduction));
   const Hosts hosts = hosts_of(all, transport.rank());
   std::string file;
   if (!start.launched) {

@@ -239,11 +239,14 @@ void write_run_json(const std::filesystem::path& directory, const TrainSummary& 
 }
 
 TrainSummary load_run_json(const std::filesystem::path& file) {
-  return load_json(file, [](Reader& r, const Json& j) {
-    std::optional<TrainSummary> out(std::in_place);
-    r.object(j, run_fields(), *out);
-    return out;
-  }, kByMotley);
+  return load_json(
+      file,
+      [](Reader& r, const Json& j) {
+        std::optional<TrainSummary> out(std::in_place);
+        r.object(j, run_fields(), *out);
+        return out;
+      },
+      kByMotley);
 }
 
 }  // namespace motley

@@ -142,7 +142,8 @@ class HeaderReader {
 
   std::int64_t size_in(const Json& json, const std::string& where) const {
     const auto* size = std::get_if<std::int64_t>(&json.value);
-    if (size == nullptr || *size < 0 || json.where.source->text[json.where.byte] == '-') damaged(where + ": expected an integer from 0, found " + Reader::kind(json).substr(0, 80));
+    if (size == nullptr || *size < 0 || json.where.source->text[json.where.byte] == '-')
+      damaged(where + ": expected an integer from 0, found " + Reader::kind(json).substr(0, 80));
     return *size;
   }
 
