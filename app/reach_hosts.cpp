@@ -28,7 +28,7 @@ namespace motley {
 
 namespace {
 
-constexpr auto kPatience = std::chrono::seconds(10);
+constexpr auto kHostPatience = std::chrono::seconds(10);
 
 std::string variable(const char* name, const char* otherwise) {
   const char* value = std::getenv(name);
@@ -115,7 +115,7 @@ std::vector<Unreached> unreached_hosts(const std::vector<Device>& devices) {
     if (!devices[r].host.empty() && !is_here(devices[r].host)) tries[devices[r].host].ranks.push_back(static_cast<int>(r));
   const std::string program = variable("HYDRA_LAUNCHER_EXEC", "ssh");
   for (auto& [host, one] : tries) start(one, program, host);
-  const auto until = std::chrono::steady_clock::now() + kPatience;
+  const auto until = std::chrono::steady_clock::now() + kHostPatience;
   auto all_ended = [&] {
     bool all = true;
     for (auto& [host, one] : tries) all = poll(one) && all;

@@ -11,7 +11,7 @@ namespace motley {
 namespace {
 
 constexpr std::size_t kMostAxes = 64;
-constexpr std::int64_t kMostAlong = 4096, kMostThreads = 4096, kMostCores = 65536;
+constexpr std::int64_t kMostAlong = 4096, kMostDeviceThreads = 4096, kMostCores = 65536;
 
 struct MeshFile {
   std::vector<Axis> axes{};
@@ -19,7 +19,8 @@ struct MeshFile {
 };
 
 template <class T>
-Field<T> small(const char* name, const char* doc, int T::*member, std::int64_t lo, std::int64_t hi, bool required = false) {
+Field<T> integer_within(const char* name, const char* doc, int T::*member, std::int64_t lo, std::int64_t hi,
+                        bool required = false) {
   return {name,
           doc,
           "integer",
@@ -35,7 +36,7 @@ Field<T> small(const char* name, const char* doc, int T::*member, std::int64_t l
 const Table<Axis>& axis_table() {
   static const Table<Axis> table{
       {"name", "name of the axis", "name", true, [](Reader& r, const Json& j, Axis& a) { r.name(j, a.name); }},
-      small<Axis>("size", "number of ranks along the axis", &Axis::size, 1, kMostAlong, true)};
+      integer_within<Axis>("size", "number of ranks along the axis", &Axis::size, 1, kMostAlong, true)};
   return table;
 }
 
@@ -77,8 +78,8 @@ const Table<Device>& device_table() {
   static const Table<Device> table{
       {"name", "unique in its mesh; default: `rank N`", "text", false, read_device_name},
       word_field("kind", "cpu, cuda or emulated", &Device::kind, device_kinds(), true),
-      small<Device>("index", "cuda: which GPU of its host", &Device::index, 0, 1023),
-      small<Device>("threads", "threads of its CPU kernels", &Device::threads, 1, kMostThreads),
+      integer_within<Device>("index", "cuda: which GPU of its host", &Device::index, 0, 1023),
+      integer_within<Device>("threads", "threads of its CPU kernels", &Device::threads, 1, kMostDeviceThreads),
       {"cores", "cores that it is bound to; default: the host's allowed cores in turn", "list", false, read_cores,
        schema_of_list(schema_of_type("integer"))},
       {"isa", "highest instruction set that its CPU kernels may use (`generic`: only Eigen's); default: all that the CPU has",

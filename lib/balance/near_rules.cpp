@@ -17,7 +17,7 @@ namespace motley {
 
 namespace {
 
-constexpr std::size_t kMost = 8;
+constexpr std::size_t kMostRules = 8;
 
 // What was searched is even over these ranks; what follows one speed number per rank stays as it was chosen.
 Assignment even_over(const RankSet& ranks, LayoutRules chosen, const Mesh& mesh, const std::vector<Variable>& variables) {
@@ -60,7 +60,7 @@ std::vector<NearRules> near_rules(const ChosenParts& chosen, const Passes& passe
   const auto add = [&](const Assignment& parts, const std::string& name) {
     LayoutRules near = with_parts(rules, mesh, variables, parts);
     const auto same = std::find_if(out.begin(), out.end(), [&](const NearRules& one) { return one.rules == near; });
-    if (same == out.end() && out.size() < kMost)
+    if (same == out.end() && out.size() < kMostRules)
       out.push_back({name.empty() ? name_of(near) : name, std::move(near)});
     else if (same != out.end() && !name.empty())
       same->name = name;

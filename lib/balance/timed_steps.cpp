@@ -14,7 +14,7 @@ namespace motley {
 
 namespace {
 
-constexpr std::size_t kMost = 64;
+constexpr std::size_t kMostKept = 64;
 
 std::string hash_of(const std::vector<DeviceFacts>& devices) {
   Hash hash;
@@ -60,7 +60,7 @@ std::optional<double> measured_seconds(const Profile& profile, const Plan& plan,
 void add_timed_steps(Profile& profile, TimedSteps steps) {
   std::erase_if(profile.steps, [&](const TimedSteps& s) { return same_step(s, steps); });
   profile.steps.push_back(std::move(steps));
-  if (profile.steps.size() > kMost) profile.steps.erase(profile.steps.begin());
+  if (profile.steps.size() > kMostKept) profile.steps.erase(profile.steps.begin());
 }
 
 }  // namespace motley

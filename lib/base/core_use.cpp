@@ -68,13 +68,13 @@ std::optional<double> waited_seconds(std::string_view schedstat) {
 
 namespace {
 
-struct Beside {
+struct OtherUse {
   std::mutex mutex{};
   std::set<std::string> threads{};  // their numbers
   double ended_seconds = 0;         // time on a core of threads that have ended
 };
-Beside& beside() {
-  static Beside all;
+OtherUse& beside() {
+  static OtherUse all;
   return all;
 }
 

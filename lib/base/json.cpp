@@ -176,9 +176,9 @@ Fault fault_after(std::string_view text, std::size_t good_end, After after) {
   return {begin, fault_of_word(token)};
 }
 
-class Tree final : public nlohmann::json_sax<nl> {
+class JsonTree final : public nlohmann::json_sax<nl> {
  public:
-  Tree(std::shared_ptr<const Source> source, Complaints& complaints)
+  JsonTree(std::shared_ptr<const Source> source, Complaints& complaints)
       : source_(std::move(source)), complaints_(complaints), scan_{source_->text} {}
   Json take() { return std::move(root_); }
 
@@ -327,7 +327,7 @@ std::optional<Json> read_json(const std::string& name, std::string text, Complai
     complaints.add({source, fault->at}, "", fault->text);
     return std::nullopt;
   }
-  Tree tree(source, complaints);
+  JsonTree tree(source, complaints);
   if (!nl::sax_parse(source->text.begin(), source->text.end(), &tree, nl::input_format_t::json, true, true)) return std::nullopt;
   return tree.take();
 }

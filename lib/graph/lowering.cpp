@@ -253,6 +253,10 @@ Pass& map_pass(Lowering& to, const Node& node, const std::string& what, const st
   return p;
 }
 
+Formula product() {
+  return formula({operand(0) * operand(1)});
+}
+
 namespace {
 
 bool is_plain_copy(const Passes& all, const Pass& p) {

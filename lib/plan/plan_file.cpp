@@ -18,7 +18,7 @@ namespace motley {
 
 namespace {
 
-constexpr double kMost = 1e18;
+constexpr double kMostSeconds = 1e18;
 constexpr std::int64_t kMostChunks = 1024;  // of a schedule, or tiles of a message; a plan takes 16 at most
 
 struct PickFile {
@@ -218,10 +218,10 @@ const Table<CutChoice>& cut_fields() {
   return table;
 }
 
-const Table<PredictedRank>& rank_fields() {
+const Table<PredictedRank>& predicted_rank_fields() {
   const auto seconds = [](const char* name, const char* doc, double PredictedRank::*member, bool required) {
     return Field<PredictedRank>{name, doc, "number or null", required, [member](Reader& r, const Json& j, PredictedRank& out) {
-                                  if (!std::holds_alternative<std::nullptr_t>(j.value)) r.number(j, out.*member, 0, kMost);
+                                  if (!std::holds_alternative<std::nullptr_t>(j.value)) r.number(j, out.*member, 0, kMostSeconds);
                                 }};
   };
   static const Table<PredictedRank> table{
@@ -234,15 +234,15 @@ const Table<PredictedRank>& rank_fields() {
 
 const Table<PlanFile>& plan_fields() {
   static const Table<PlanFile> predicted{
-      number_or_null("step_seconds", "of the slowest rank", &PlanFile::step_seconds, 0, kMost),
+      number_or_null("step_seconds", "of the slowest rank", &PlanFile::step_seconds, 0, kMostSeconds),
       number_or_null("step_seconds_q25", "lower quartile, from how the machine's speed varied while its profile was measured",
-                     &PlanFile::step_q25, 0, kMost),
-      number_or_null("step_seconds_q75", "upper quartile", &PlanFile::step_q75, 0, kMost),
+                     &PlanFile::step_q25, 0, kMostSeconds),
+      number_or_null("step_seconds_q75", "upper quartile", &PlanFile::step_q75, 0, kMostSeconds),
       unread<PlanFile>("estimated_share", "of the seconds in which the ranks compute"),
-      list_field("ranks", "per rank", &PlanFile::ranks, rank_fields())};
-  static const Table<Baseline> baselines{number_or_null("even", "seconds", &Baseline::even, 0, kMost),
-                                         number_or_null("proportional", "seconds", &Baseline::proportional, 0, kMost),
-                                         number_or_null("fast_alone", "seconds", &Baseline::fast_alone, 0, kMost)};
+      list_field("ranks", "per rank", &PlanFile::ranks, predicted_rank_fields())};
+  static const Table<Baseline> baselines{number_or_null("even", "seconds", &Baseline::even, 0, kMostSeconds),
+                                         number_or_null("proportional", "seconds", &Baseline::proportional, 0, kMostSeconds),
+                                         number_or_null("fast_alone", "seconds", &Baseline::fast_alone, 0, kMostSeconds)};
   static const Table<PlanFile> table{
       unread<PlanFile>("version", "of the file"),
       text_field("made_for", "a hash of the job's mesh and layout", &PlanFile::made_for, false),

@@ -12,7 +12,7 @@ namespace motley {
 
 namespace {
 
-constexpr std::size_t kMost = 256;  // the oldest are forgotten
+constexpr std::size_t kMostComplete = 256;  // the oldest are forgotten
 
 std::string hash_of(const Step& step, const Mesh& mesh, const LayoutRules& rules) {
   return hex(plan_hash(step, mesh, rules, {}));
@@ -31,7 +31,7 @@ void add_complete_for(Profile& profile, const Step& step, const Mesh& mesh, cons
   std::string hash = hash_of(step, mesh, rules);
   std::erase_if(profile.complete_for, [&](const Profile::Completed& one) { return one.hash == hash; });
   profile.complete_for.push_back({std::move(hash), profile.kernels().size()});
-  if (profile.complete_for.size() > kMost) profile.complete_for.erase(profile.complete_for.begin());
+  if (profile.complete_for.size() > kMostComplete) profile.complete_for.erase(profile.complete_for.begin());
 }
 
 }  // namespace motley

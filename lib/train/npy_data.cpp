@@ -26,8 +26,6 @@ constexpr std::array<std::string_view, 8> kLabelTypes{"|u1", "|i1", "<u2", "<i2"
 // Types that pass the header check: each that is not supported has a specific message.
 constexpr std::array<std::string_view, 11> kTypes{"|u1", "|i1", "<u2", "<i2", "<u4", "<i4", "<u8", "<i8", "<f2", "<f4", "<f8"};
 
-constexpr Index kMostChecked = Index{1} << 30;  // bytes
-
 std::string shape_text(const std::vector<Index>& extents) {
   std::string out;
   for (const Index e : extents) out += (out.empty() ? "" : ", ") + std::to_string(e);
