@@ -35,7 +35,7 @@ std::string variable(const char* name, const char* otherwise) {
   return value == nullptr || *value == '\0' ? otherwise : value;
 }
 
-std::string text_of(const sockaddr* address) {
+std::string address_text(const sockaddr* address) {
   std::array<char, INET6_ADDRSTRLEN> text{};
   const void* bits = nullptr;
   if (address != nullptr && address->sa_family == AF_INET) bits = &reinterpret_cast<const sockaddr_in*>(address)->sin_addr;
@@ -48,7 +48,7 @@ bool is_here(const std::string& host) {
   bool here = host == "localhost" || host == host_name();
   ifaddrs* all = nullptr;
   if (getifaddrs(&all) != 0) return here;
-  for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next) here = here || host == text_of(one->ifa_addr);
+  for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next) here = here || host == address_text(one->ifa_addr);
   freeifaddrs(all);
   return here;
 }

@@ -99,7 +99,7 @@ const Table<Device>& device_table() {
   return table;
 }
 
-std::string text_of(DeviceKind kind) {
+std::string kind_text(DeviceKind kind) {
   return "\"" + to_string(kind) + "\"";
 }
 
@@ -115,8 +115,8 @@ void refuse_foreign_keys(Reader& r, const Json& j, const Device& d) {
   for (const auto& [key, kinds] : only)
     if (const Json* found = j.find(key); found != nullptr && std::find(kinds.begin(), kinds.end(), d.kind) == kinds.end())
       r.in(key, [&, &key_ = key, &kinds_ = kinds] {
-        r.complain(*found, "a device of kind " + text_of(d.kind) + " has no \"" + key_ + "\"; it is a key of kind " +
-                               text_of(kinds_.front()));
+        r.complain(*found, "a device of kind " + kind_text(d.kind) + " has no \"" + key_ + "\"; it is a key of kind " +
+                               kind_text(kinds_.front()));
       });
 }
 

@@ -219,7 +219,7 @@ void redistribute_into(std::span<const std::byte> local, std::span<std::byte> re
 }
 
 template <class T>
-std::vector<T> moved(std::span<const T> local, DType dtype, const LaidOut& from, const LaidOut& to, Transport& transport) {
+std::vector<T> redistributed(std::span<const T> local, DType dtype, const LaidOut& from, const LaidOut& to, Transport& transport) {
   check_cuts(to);
   const auto result = std::make_shared<std::vector<T>>(static_cast<std::size_t>(values_of(to, transport.rank())));
   redistribute_into(std::as_bytes(local), std::as_writable_bytes(std::span(*result)), dtype, from, to, transport, result);
@@ -240,14 +240,14 @@ void redistribute(std::span<const std::byte> local, std::span<std::byte> result,
 }
 
 std::vector<float> redistribute(std::span<const float> local, const LaidOut& from, const LaidOut& to, Transport& transport) {
-  return moved(local, DType::f32, from, to, transport);
+  return redistributed(local, DType::f32, from, to, transport);
 }
 std::vector<double> redistribute(std::span<const double> local, const LaidOut& from, const LaidOut& to, Transport& transport) {
-  return moved(local, DType::f64, from, to, transport);
+  return redistributed(local, DType::f64, from, to, transport);
 }
 std::vector<std::int32_t> redistribute(std::span<const std::int32_t> local, const LaidOut& from, const LaidOut& to,
                                        Transport& transport) {
-  return moved(local, DType::i32, from, to, transport);
+  return redistributed(local, DType::i32, from, to, transport);
 }
 
 }  // namespace motley

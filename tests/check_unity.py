@@ -3,8 +3,9 @@
 
 What a file declares for itself is then seen by the files after it. Refused, naming both places: a name of a file's own (in an unnamed namespace, static,
 or a constant) that another file of its target declares too, unless both are functions whose parameters tell them apart or the same alias; a type,
-alias or constant of a file's own that a header declares in the same namespace; and what has no end: a using-directive at namespace scope, a #define
-without its #undef, a #pragma without push and pop. What only the compiler sees (a header's function that hides another one) the build refuses.
+alias, constant or function of a file's own that a header declares in the same namespace (a function whose parameters are found by their types' namespace
+is not hidden); and what has no end: a using-directive at namespace scope, a #define
+without its #undef, a #pragma without push and pop.
 """
 import json
 import pathlib
@@ -141,7 +142,8 @@ def names_in(text, of_all=False):
             if not head[-1].endswith("literals"):
                 directives.append((" ".join(head), line_of))
         elif head and (of_all or unnamed or constant and "inline" not in head):
-            found.extend(("::".join(s for s in scopes if s), *one, line_of) for one in declared(head))
+            found.extend(("::".join(s for s in scopes if s), *one, line_of) for one in declared(head)
+                         if of_all or unnamed or head[0] == "static" or one[1] == "constant")
         head.clear()
 
     for word, line in tokens(text):
@@ -231,12 +233,12 @@ def sources_of(target):
 
 
 def declared_by_headers(root):
-    """(namespace, name) -> place, of the types, aliases and constants that all may see."""
+    """(namespace, name) -> place, of what all may see: types, aliases, constants, and functions that are found by their name alone."""
     found = {}
     for folder in ("include", "lib", "mesh", "kernels", "profiler", "app"):
         for header in sorted((root / folder).rglob("*.h")):
-            for space, name, kind, _, line in names_in(header.read_text(), of_all=True)[0]:
-                if kind in ("type", "alias", "constant"):
+            for space, name, kind, text, line in names_in(header.read_text(), of_all=True)[0]:
+                if kind in ("type", "alias", "constant", "template") or not any(re.search(r"(?<!:: )\b[A-Z]\w", t.replace("Index", "")) for t in text):
                     found.setdefault((space, name), f"{header.relative_to(root).as_posix()}:{line}")
     return found
 
@@ -257,7 +259,7 @@ def faults(root, targets, headers):
                 wrong.update(f"{shown}:{line}: {what}: it also holds for the files that are joined after this one; end it, or name what it is for" for what, line in directives + endless_in(text))
             for space, name, kind, text, line in read[file]:
                 place = f"{shown}:{line}"
-                if kind in ("type", "alias", "constant") and (space, name) in headers:
+                if (space, name) in headers:
                     wrong.add(f"{space}::{name} is declared in {place} for this file alone, and in {headers[space, name]} for all; rename one")
                 for other, other_kind, other_text, other_place in names.setdefault((space, name), []):
                     if other != file and not differ((kind, text), (other_kind, other_text)):
@@ -281,12 +283,12 @@ static const Kind kStatic("b"); inline constexpr int kShared = 2; void seen() {}
 #pragma GCC target("avx2")
 namespace m { namespace { using namespace other; const Kind kKind{"b"}; constexpr Index kB = 2; class Own final : public Base { void f() {} };
 namespace fs = std::filesystem; std::string shared(int x) { int kA = 0; return "" ; } Formula product() { return {}; } int rounded(int x) { return 1; }
-std::string text(const B& b) { return ""; } struct Colour; double kC = 1; }
+std::string text(const B& b) { return ""; } struct Colour; double kC = 1; int hidden(const B& b) { return 1; } }
 static const Kind kStatic("c"); inline constexpr int kShared = 2; void seen(int) {} }
 """,
-    "seen.h": "namespace m { using Sizes = std::map<int, int>; struct Other { int kLocal; }; }\n",
+    "seen.h": "namespace m { using Sizes = std::map<int, int>; struct Other { int kLocal; }; template <class T> int hidden(T x); std::string text(const Other& o); }\n",
 }
-WANTED = ["LEFT", "target", "using namespace other", "kKind", "kB", "kC", "Own", "shared", "product", "rounded", "Colour", "Sizes", "kStatic"]
+WANTED = ["LEFT", "target", "using namespace other", "kKind", "kB", "kC", "Own", "shared", "product", "rounded", "Colour", "Sizes", "kStatic", "hidden"]
 
 
 def check_sample():

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kMostKept = 64;
 
-std::string hash_of(const std::vector<DeviceFacts>& devices) {
+std::string hash_of_devices(const std::vector<DeviceFacts>& devices) {
   Hash hash;
   for (const DeviceFacts& d : devices) hash.add(d.kind).add(d.model).add(d.isa).add(d.library).add(d.host).add(d.threads);
   return hex(hash.value());
@@ -33,8 +33,9 @@ std::string decisions_of(const LayoutRules& resolved) {
 }
 
 TimedSteps steps_of(const Step& step, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype) {
-  return {
-      .step = hex(plan_hash(step, mesh, rules, {.dtype = dtype})), .devices = hash_of(profile.devices), .build = kMotleyVersion};
+  return {.step = hex(plan_hash(step, mesh, rules, {.dtype = dtype})),
+          .devices = hash_of_devices(profile.devices),
+          .build = kMotleyVersion};
 }
 
 const TimedSteps* timed_steps(const Profile& profile, const Step& step, const Mesh& mesh, const LayoutRules& rules, DType dtype) {

@@ -81,7 +81,7 @@ Field<T> texts(const char* name, const char* doc, std::vector<std::string> T::*m
           }};
 }
 template <class T>
-Field<T> integer(const char* name, const char* doc, std::int64_t T::*member) {
+Field<T> integer_field(const char* name, const char* doc, std::int64_t T::*member) {
   return {name, doc, "integer", true, [member](Reader& r, const Json& j, T& out) { r.integer(j, out.*member, 0); }};
 }
 template <class T>
@@ -99,7 +99,7 @@ void read_lists(Reader& r, const Json& j, std::vector<std::vector<Index>>& out) 
 
 const Table<PickFile>& pick_fields() {
   static const Table<PickFile> table{
-      integer("index", "of the pass", &PickFile::index),
+      integer_field("index", "of the pass", &PickFile::index),
       text_field("name", "the index's, informative", &PickFile::name, false),
       texts("axes", "of the mesh", &PickFile::axes),
       text_field("per", "the axis along which the lists differ", &PickFile::per, false),
@@ -115,13 +115,14 @@ const Table<PassFile>& pass_fields() {
 
 const Table<AxisFile>& axis_fields() {
   static const Table<AxisFile> table{text_field("name", "of the axis", &AxisFile::name),
-                                     integer("size", "of the axis", &AxisFile::size)};
+                                     integer_field("size", "of the axis", &AxisFile::size)};
   return table;
 }
 
 const Table<ParameterFile>& parameter_fields() {
-  static const Table<ParameterFile> table{text_field("name", "of the parameter", &ParameterFile::name),
-                                          integer("option", "which of the layouts that its rules allow", &ParameterFile::option)};
+  static const Table<ParameterFile> table{
+      text_field("name", "of the parameter", &ParameterFile::name),
+      integer_field("option", "which of the layouts that its rules allow", &ParameterFile::option)};
   return table;
 }
 
@@ -227,8 +228,8 @@ const Table<PredictedRank>& predicted_rank_fields() {
   static const Table<PredictedRank> table{
       seconds("seconds", "busy", &PredictedRank::seconds, true),
       seconds("estimated_seconds", "of these, those of kernels that were not measured", &PredictedRank::estimated_seconds, false),
-      integer("bytes", "received per step", &PredictedRank::bytes),
-      integer("memory_bytes", "of tensors", &PredictedRank::memory_bytes)};
+      integer_field("bytes", "received per step", &PredictedRank::bytes),
+      integer_field("memory_bytes", "of tensors", &PredictedRank::memory_bytes)};
   return table;
 }
 

@@ -56,7 +56,7 @@ Introduction introduction(const HostListener* listener) {
   return me;
 }
 
-std::string text_of(const std::vector<std::byte>& bytes) {
+std::string text_from(const std::vector<std::byte>& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
@@ -139,7 +139,7 @@ std::string make_record(Transport& transport, const Hosts& hosts, OnWatch& watch
   if (hosts.slot == 0) write(made.path());
   const std::string mine = made.path();
   const auto paths = transport.gather_all(std::as_bytes(std::span(mine)));
-  if (hosts.slot > 0) write(text_of(at(paths, hosts.here()[0])));
+  if (hosts.slot > 0) write(text_from(at(paths, hosts.here()[0])));
   if (watched.record) watched.record->ready();
   const Verdict worst = agree(transport, why.empty() ? 0 : 1, why);
   if (worst.status != 0) watched.record.reset();

@@ -157,7 +157,7 @@ std::string table_of(std::vector<RankLine> lines, const std::string& title, cons
   return out;
 }
 
-std::vector<RankLine> lines_of(const TraceSummary& s, std::vector<TraceRow> RankTraceSummary::*rows) {
+std::vector<RankLine> rank_lines(const TraceSummary& s, std::vector<TraceRow> RankTraceSummary::*rows) {
   std::vector<RankLine> out;
   for (std::size_t r = 0; r < s.ranks.size(); r++)
     for (const TraceRow& row : s.ranks[r].*rows) out.push_back({std::to_string(r), &row});
@@ -188,8 +188,8 @@ Json to_json(const TraceSummary& s) {
 }
 
 std::string to_text(const TraceSummary& s) {
-  std::string out = table_of(lines_of(s, &RankTraceSummary::rows), "name", s);
-  out += "\n" + table_of(lines_of(s, &RankTraceSummary::groups), "sum by group", s) + "\n";
+  std::string out = table_of(rank_lines(s, &RankTraceSummary::rows), "name", s);
+  out += "\n" + table_of(rank_lines(s, &RankTraceSummary::groups), "sum by group", s) + "\n";
   out += fmt::format("steps           {}, the last {} of the run that are timed and kept: {} to {}\n", s.steps, s.steps,
                      s.first_step, s.last_step);
   out += fmt::format("predicted step  {}\n", known_text(s.predicted_step));
