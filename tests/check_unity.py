@@ -227,7 +227,8 @@ def sources_of(target):
             if path.suffix != ".cpp" or not path.exists():
                 continue
             if re.search(r"-unity\d+\.cpp$", name):
-                yield from (pathlib.Path(p).resolve() for p in re.findall(r"^#include\s*[<\"](.*)[>\"]", path.read_text(), re.MULTILINE))
+                joined = re.findall(r"^#include\s*[<\"](.*)[>\"]", path.read_text(), re.MULTILINE)
+                yield from (pathlib.Path(p).resolve() for p in joined if pathlib.Path(p).exists())
             else:
                 yield path.resolve()
 
