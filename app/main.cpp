@@ -18,9 +18,8 @@
 #include "base/files.h"
 #include "run/start.h"
 
+namespace motley {
 namespace {
-
-using namespace motley;
 
 // Until there is something to clean up.
 void stop_at_once(int) {
@@ -98,8 +97,10 @@ int say(Exit code, const std::string& text) {
 }
 
 }  // namespace
+}  // namespace motley
 
 int main(int argc, char** argv) {
+  using namespace motley;
   try {
     hold_closed_streams();
     check_stack();

@@ -19,8 +19,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::seconds kPatience{1};  // for the reader, after a stop was requested
-constexpr int kLookEvery = 50;                // milliseconds
+constexpr std::chrono::seconds kReaderPatience{1};  // for the reader, after a stop was requested
+constexpr int kLookEvery = 50;                      // milliseconds
 
 bool takes_more(int stream, int milliseconds) {
   pollfd file{stream, POLLOUT, 0};
@@ -49,7 +49,7 @@ void Outlet::flush() {
 void Outlet::finish(const std::function<bool()>& stopped) {
   std::optional<Clock::time_point> until;
   for (flush(); waiting() > 0; flush()) {
-    if (!until && stopped()) until = Clock::now() + kPatience;
+    if (!until && stopped()) until = Clock::now() + kReaderPatience;
     if (until && Clock::now() > *until) {
       dropped_ = true;
       waiting_.clear();

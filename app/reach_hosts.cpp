@@ -28,14 +28,14 @@ namespace motley {
 
 namespace {
 
-constexpr auto kPatience = std::chrono::seconds(10);
+constexpr auto kHostPatience = std::chrono::seconds(10);
 
 std::string variable(const char* name, const char* otherwise) {
   const char* value = std::getenv(name);
   return value == nullptr || *value == '\0' ? otherwise : value;
 }
 
-std::string text_of(const sockaddr* address) {
+std::string address_text(const sockaddr* address) {
   std::array<char, INET6_ADDRSTRLEN> text{};
   const void* bits = nullptr;
   if (address != nullptr && address->sa_family == AF_INET) bits = &reinterpret_cast<const sockaddr_in*>(address)->sin_addr;
@@ -48,7 +48,7 @@ bool is_here(const std::string& host) {
   bool here = host == "localhost" || host == host_name();
   ifaddrs* all = nullptr;
   if (getifaddrs(&all) != 0) return here;
-  for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next) here = here || host == text_of(one->ifa_addr);
+  for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next) here = here || host == address_text(one->ifa_addr);
   freeifaddrs(all);
   return here;
 }
@@ -115,7 +115,7 @@ std::vector<Unreached> unreached_hosts(const std::vector<Device>& devices) {
     if (!devices[r].host.empty() && !is_here(devices[r].host)) tries[devices[r].host].ranks.push_back(static_cast<int>(r));
   const std::string program = variable("HYDRA_LAUNCHER_EXEC", "ssh");
   for (auto& [host, one] : tries) start(one, program, host);
-  const auto until = std::chrono::steady_clock::now() + kPatience;
+  const auto until = std::chrono::steady_clock::now() + kHostPatience;
   auto all_ended = [&] {
     bool all = true;
     for (auto& [host, one] : tries) all = poll(one) && all;

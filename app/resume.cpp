@@ -73,7 +73,7 @@ std::optional<fs::path> last_good(const fs::path& run, std::vector<std::string>&
   for (const fs::path& checkpoint : all) {
     try {
       const Checkpoint its(checkpoint);
-      if (const Index step = its.manifest().step; step != step_of(checkpoint))
+      if (const Index step = its.manifest().step; step != motley::step_of(checkpoint))
         throw UserError(
             checkpoint.string() + ": its manifest is of step " + std::to_string(step) + ": a copy of another checkpoint",
             Exit::data);
@@ -138,7 +138,7 @@ Resume choose_resume(const Options& options) {
       Checkpoint(path).check_chunks();
       out.checkpoint = path;
       const fs::path run = whole.parent_path().parent_path();
-      if (step_of(whole) && whole.parent_path().filename() == kCheckpoints && holds_job(run)) of = fs::proximate(run);
+      if (motley::step_of(whole) && whole.parent_path().filename() == kCheckpoints && holds_job(run)) of = fs::proximate(run);
       out.run_directory = of;
       if (!options.run_directory.empty()) out.run_directory = options.run_directory;  // another course of that run
     } else {

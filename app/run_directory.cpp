@@ -43,7 +43,7 @@ sigset_t stop_signals() {
   return set;
 }
 
-Error io_error(const fs::path& path, int number) {
+Error directory_error(const fs::path& path, int number) {
   return {Exit::io, path.string() + ": " + std::strerror(number)};
 }
 
@@ -121,11 +121,11 @@ void drop_aside(const fs::path& run, const std::vector<fs::path>& ended) {
 
 RanksHold::RanksHold(const fs::path& run) : file_(run / ".ranks.lock") {
   lock_ = ::open(file_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (lock_ < 0) throw io_error(file_, errno);
+  if (lock_ < 0) throw directory_error(file_, errno);
   if (flock(lock_, LOCK_EX | LOCK_NB) == 0) return;
   const int why = errno;
   ::close(lock_);
-  if (why != EWOULDBLOCK) throw io_error(file_, why);
+  if (why != EWOULDBLOCK) throw directory_error(file_, why);
   throw UserError(run.string() +
                   ": ranks of a run whose launcher died still write there; wait a few seconds until they have exited");
 }
@@ -171,7 +171,7 @@ RunDirectory RunDirectory::temporary(const fs::path& base) {
     out.make();
   }
   std::string name = (fs::absolute(under) / "motley-XXXXXX").string();
-  if (mkdtemp(name.data()) == nullptr) throw io_error(name, errno);
+  if (mkdtemp(name.data()) == nullptr) throw directory_error(name, errno);
   out.path_ = name;
   out.temporary_ = true;
   return out;
@@ -202,7 +202,7 @@ void RunDirectory::make() {
     if (mkdir(at->c_str(), 0777) == 0)
       made_.push_back(*at);
     else if (errno != EEXIST)
-      throw io_error(*at, errno);
+      throw directory_error(*at, errno);
   }
   if (!fs::is_directory(path_)) throw UserError(path_.string() + " is not a directory; expected the directory of a run");
 }
@@ -212,12 +212,12 @@ void RunDirectory::lock() {
   do {
     if (lock_ >= 0) ::close(lock_);
     lock_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (lock_ < 0) throw io_error(file, errno);
+    if (lock_ < 0) throw directory_error(file, errno);
     if (flock(lock_, LOCK_EX | LOCK_NB) == 0) continue;
     const int why = errno;
     const std::string holder = pid_in(lock_);
     ::close(std::exchange(lock_, -1));
-    if (why != EWOULDBLOCK) throw io_error(file, why);
+    if (why != EWOULDBLOCK) throw directory_error(file, why);
     throw UserError(path_.string() + " is used by another run" + holder + "; wait until it ends, or give another --run-dir");
   } while (!is_still(lock_, file));
   try {
@@ -230,7 +230,7 @@ void RunDirectory::lock() {
   if (ftruncate(lock_, 0) != 0 || pwrite(lock_, pid.data(), pid.size(), 0) < 0) {
     const int why = errno;
     unlock();
-    throw io_error(file, why);
+    throw directory_error(file, why);
   }
 }
 

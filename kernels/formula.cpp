@@ -58,7 +58,7 @@ bool is_constant(Opcode op) {
   return op == Opcode::constant || op == Opcode::whole;
 }
 
-const Instruction& at(const Formula& f, int i) {
+const Instruction& instruction(const Formula& f, int i) {
   return f.code[static_cast<std::size_t>(i)];
 }
 
@@ -83,21 +83,21 @@ std::string fault_of(const Formula& f) {
     const std::array<int, 3> read{s.a, s.b, s.c};
     for (std::size_t k = 0; k < its.of.size(); k++) {
       if (read[k] < 0 || read[k] >= static_cast<int>(i)) return here + " reads register " + std::to_string(read[k]);
-      if (signature(at(f, read[k]).op).result != its.of[k]) return here + " reads a register of another kind";
+      if (signature(instruction(f, read[k]).op).result != its.of[k]) return here + " reads a register of another kind";
     }
   }
   if (f.results.empty() || f.results.size() > static_cast<std::size_t>(kMostOperands)) return "1 to 16 results are possible";
   for (const int r : f.results)
-    if (r < 0 || r >= static_cast<int>(f.code.size()) || signature(at(f, r).op).result != Kind::real)
+    if (r < 0 || r >= static_cast<int>(f.code.size()) || signature(instruction(f, r).op).result != Kind::real)
       return "register " + std::to_string(r) + " is not a result";
   return "";
 }
 
 // Writes registers as expressions, with parentheses where a sum is a factor.
 std::string expression(const Formula& f, int i) {
-  const Instruction& s = at(f, i);
+  const Instruction& s = instruction(f, i);
   const auto inner = [&](int k) {
-    const Opcode op = at(f, k).op;
+    const Opcode op = instruction(f, k).op;
     const std::string text = expression(f, k);
     return op == Opcode::operand || op == Opcode::scalar || is_constant(op) || signature(op).of.size() == 1 ? text
                                                                                                             : "(" + text + ")";

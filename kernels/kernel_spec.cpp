@@ -16,12 +16,12 @@
 namespace motley {
 namespace {
 
-Index product(const std::vector<Index>& extents) {
+Index product_of(const std::vector<Index>& extents) {
   return std::accumulate(extents.begin(), extents.end(), Index{1}, std::multiplies<>());
 }
 
 OperandUse dense_operand(DType dtype, Format format, std::vector<Index> extents) {
-  const Index elements = product(extents);
+  const Index elements = product_of(extents);
   return {dtype, format, std::move(extents), elements, elements};
 }
 OperandUse dense_operand(const KernelSpec& spec, Format format, std::vector<Index> extents) {
@@ -231,7 +231,7 @@ double flops(const KernelSpec& spec) {
     case KernelOp::dense: return 2 * real(e.g) * real(e.n) * real(e.f) * real(e.c);
     case KernelOp::max_pool2d:
     case KernelOp::avg_pool2d: return real(e.n) * real(e.c) * real(e.p) * real(e.q) * real(e.r) * real(e.s);
-    case KernelOp::map: return real(product(spec.extents)) * real(static_cast<Index>(spec.operands.size()));
+    case KernelOp::map: return real(product_of(spec.extents)) * real(static_cast<Index>(spec.operands.size()));
     case KernelOp::attention: return 2 * pairs_of(spec) * real(e.c) * products_of(spec);
   }
   return 0;

@@ -12,7 +12,7 @@
 namespace motley {
 namespace {
 
-constexpr Index kMost = Index{1} << 53;  // largest integer that JSON readers keep exactly
+constexpr Index kMostExact = Index{1} << 53;  // largest integer that JSON readers keep exactly
 
 // ---- writing
 
@@ -79,7 +79,7 @@ void read(Reader& reader, const Json& json, bool& out, std::int64_t) {
   reader.boolean(json, out);
 }
 void read(Reader& reader, const Json& json, Index& out, std::int64_t least) {
-  reader.integer(json, out, std::max(least, -kMost), kMost);
+  reader.integer(json, out, std::max(least, -kMostExact), kMostExact);
 }
 void read(Reader& reader, const Json& json, double& out, std::int64_t) {
   const double most = std::numeric_limits<double>::max();

@@ -62,7 +62,7 @@ struct Line {
   std::array<char, kHostNameSize> machine{}, host{};
   std::uint64_t bytes = 0, limits = 0;
 };
-struct Part {
+struct MappedPart {
   std::uint64_t id = 0, free = 0;
   std::array<char, 112> name{};
 };
@@ -79,7 +79,7 @@ std::vector<std::byte> packed(std::uint64_t bytes, const MemoryReading& reading)
   std::vector<std::byte> out(sizeof line);
   std::memcpy(out.data(), &line, sizeof line);
   for (const MemoryLimit& limit : reading.limits) {
-    Part part{.id = limit.id, .free = limit.free};
+    MappedPart part{.id = limit.id, .free = limit.free};
     put_text(part.name, limit.name);
     const auto* at = reinterpret_cast<const std::byte*>(&part);
     out.insert(out.end(), at, at + sizeof part);
@@ -121,7 +121,7 @@ void check_host_memory(Transport& transport, std::uint64_t bytes, const MemoryRe
     check(all[r].size() >= sizeof line, "all ranks are in the same check_host_memory()");
     std::memcpy(&line, all[r].data(), sizeof line);
     for (std::uint64_t k = 0; k < line.limits; k++) {
-      Part part;
+      MappedPart part;
       std::memcpy(&part, all[r].data() + sizeof line + k * sizeof part, sizeof part);
       Shared& one = limits[{line.machine.data(), part.id}];
       one.host = line.host.data();

@@ -20,13 +20,13 @@ namespace motley {
 
 namespace {
 
-using Payload = std::vector<std::byte>;
+using SentBytes = std::vector<std::byte>;
 
 // The messages that arrive at one rank.
 struct Mailbox {
   struct Channel {
-    std::uint64_t sent = 0, wanted = 0;        // number of messages sent, number of receives started
-    std::map<std::uint64_t, Payload> waiting;  // by their number
+    std::uint64_t sent = 0, wanted = 0;          // number of messages sent, number of receives started
+    std::map<std::uint64_t, SentBytes> waiting;  // by their number
   };
   std::mutex mutex;
   std::map<std::pair<int, int>, Channel> channels;  // by sender and tag
@@ -43,7 +43,7 @@ struct Hub {
   std::string text;
 };
 
-struct Operation {
+struct MemoryOperation {
   int peer = -1, tag = 0;
   bool receives = false;
   std::uint64_t number = 0, seen = 0;  // number of the message in its channel; arrivals at the last check
@@ -63,7 +63,7 @@ class MemoryTransport final : public Transport {
 
   Ticket send(int to, int tag, std::span<const std::byte> bytes) override {
     Mailbox& box = hub_->mailboxes[other(to)];
-    Payload payload(bytes.begin(), bytes.end());
+    SentBytes payload(bytes.begin(), bytes.end());
     {
       const std::lock_guard lock(box.mutex);
       Mailbox::Channel& channel = box.channels[{rank_, tag}];
@@ -86,11 +86,11 @@ class MemoryTransport final : public Transport {
       const std::lock_guard lock(hub_->mutex);
       throw Error(hub_->code, hub_->text);
     }
-    Operation& op = tickets_.at(ticket);
+    MemoryOperation& op = tickets_.at(ticket);
     if (op.receives) {
-      const std::optional<Payload> payload = take(op);
+      const std::optional<SentBytes> payload = take(op);
       if (!payload) return false;
-      const Operation ended = op;
+      const MemoryOperation ended = op;
       tickets_.remove(ticket);  // a message of the wrong size has ended as well
       copy(*payload, ended);
       return true;
@@ -152,7 +152,7 @@ class MemoryTransport final : public Transport {
     return static_cast<std::size_t>(rank);
   }
 
-  std::optional<Payload> take(Operation& op) {
+  std::optional<SentBytes> take(MemoryOperation& op) {
     Mailbox& box = mine();
     const std::uint64_t arrivals = box.arrivals.load(std::memory_order_acquire);
     if (arrivals == op.seen) return std::nullopt;
@@ -166,7 +166,7 @@ class MemoryTransport final : public Transport {
     return std::move(found.mapped());
   }
 
-  void copy(const Payload& payload, const Operation& op) {
+  void copy(const SentBytes& payload, const MemoryOperation& op) {
     if (payload.size() != op.into.size())
       throw InternalError("rank " + std::to_string(op.peer) + " sent " + std::to_string(payload.size()) + " bytes with tag " +
                           std::to_string(op.tag) + ", rank " + std::to_string(rank_) + " expected " +
@@ -177,7 +177,7 @@ class MemoryTransport final : public Transport {
 
   std::shared_ptr<Hub> hub_;
   int rank_;
-  Tickets<Operation> tickets_;
+  Tickets<MemoryOperation> tickets_;
 };
 
 bool more_than_cores(int ranks) {

@@ -11,7 +11,7 @@ namespace motley {
 namespace {
 
 constexpr std::size_t kMostAxes = 64;
-constexpr std::int64_t kMostAlong = 4096, kMostThreads = 4096, kMostCores = 65536;
+constexpr std::int64_t kMostAlong = 4096, kMostDeviceThreads = 4096, kMostCores = 65536;
 
 struct MeshFile {
   std::vector<Axis> axes{};
@@ -19,7 +19,8 @@ struct MeshFile {
 };
 
 template <class T>
-Field<T> small(const char* name, const char* doc, int T::*member, std::int64_t lo, std::int64_t hi, bool required = false) {
+Field<T> integer_within(const char* name, const char* doc, int T::*member, std::int64_t lo, std::int64_t hi,
+                        bool required = false) {
   return {name,
           doc,
           "integer",
@@ -35,7 +36,7 @@ Field<T> small(const char* name, const char* doc, int T::*member, std::int64_t l
 const Table<Axis>& axis_table() {
   static const Table<Axis> table{
       {"name", "name of the axis", "name", true, [](Reader& r, const Json& j, Axis& a) { r.name(j, a.name); }},
-      small<Axis>("size", "number of ranks along the axis", &Axis::size, 1, kMostAlong, true)};
+      integer_within<Axis>("size", "number of ranks along the axis", &Axis::size, 1, kMostAlong, true)};
   return table;
 }
 
@@ -77,8 +78,8 @@ const Table<Device>& device_table() {
   static const Table<Device> table{
       {"name", "unique in its mesh; default: `rank N`", "text", false, read_device_name},
       word_field("kind", "cpu, cuda or emulated", &Device::kind, device_kinds(), true),
-      small<Device>("index", "cuda: which GPU of its host", &Device::index, 0, 1023),
-      small<Device>("threads", "threads of its CPU kernels", &Device::threads, 1, kMostThreads),
+      integer_within<Device>("index", "cuda: which GPU of its host", &Device::index, 0, 1023),
+      integer_within<Device>("threads", "threads of its CPU kernels", &Device::threads, 1, kMostDeviceThreads),
       {"cores", "cores that it is bound to; default: the host's allowed cores in turn", "list", false, read_cores,
        schema_of_list(schema_of_type("integer"))},
       {"isa", "highest instruction set that its CPU kernels may use (`generic`: only Eigen's); default: all that the CPU has",
@@ -98,7 +99,7 @@ const Table<Device>& device_table() {
   return table;
 }
 
-std::string text_of(DeviceKind kind) {
+std::string kind_text(DeviceKind kind) {
   return "\"" + to_string(kind) + "\"";
 }
 
@@ -114,8 +115,8 @@ void refuse_foreign_keys(Reader& r, const Json& j, const Device& d) {
   for (const auto& [key, kinds] : only)
     if (const Json* found = j.find(key); found != nullptr && std::find(kinds.begin(), kinds.end(), d.kind) == kinds.end())
       r.in(key, [&, &key_ = key, &kinds_ = kinds] {
-        r.complain(*found, "a device of kind " + text_of(d.kind) + " has no \"" + key_ + "\"; it is a key of kind " +
-                               text_of(kinds_.front()));
+        r.complain(*found, "a device of kind " + kind_text(d.kind) + " has no \"" + key_ + "\"; it is a key of kind " +
+                               kind_text(kinds_.front()));
       });
 }
 

@@ -37,7 +37,7 @@ namespace {
 // A longer message goes in parts of this size, so that over a slow link one sees that data moves.
 constexpr std::size_t kPartBytes = std::size_t{16} << 20;
 
-struct Operation {
+struct MpiOperation {
   MPI_Request request = MPI_REQUEST_NULL;
   std::vector<MPI_Request> further{};  // of a long message's parts after the first
   std::size_t ended = 0;               // number of parts
@@ -118,7 +118,7 @@ class MpiTransport final : public Transport {
   }
 
   Ticket receive(int from, int tag, std::span<std::byte> bytes) override {
-    Operation op = operation(from, tag, bytes.size());
+    MpiOperation op = operation(from, tag, bytes.size());
     op.receives = true;
     return start(std::move(op), [&](std::size_t at, std::size_t size, MPI_Request& request) {
       mpi_check(MPI_Irecv_c(bytes.data() + at, count(size), MPI_BYTE, from, wire_tag(tag), comm(tag), &request), "MPI_Irecv_c");
@@ -126,7 +126,7 @@ class MpiTransport final : public Transport {
   }
 
   bool test(Ticket ticket) override {
-    Operation& op = tickets_.at(ticket);
+    MpiOperation& op = tickets_.at(ticket);
     if (op.flag.waits()) {
       if (!op.flag.there()) {
         if (messages_ > 0) go_on();
@@ -173,7 +173,7 @@ class MpiTransport final : public Transport {
   HeldBytes allocate(std::size_t bytes) override { return shared_.allocate(bytes); }
   std::vector<HeldBytes> share(const HeldBytes& mine) override { return shared_.share(*this, mine); }
   Ticket await(const std::atomic<std::uint64_t>& flag, std::uint64_t value, int from, std::int64_t bytes) override {
-    Operation op = operation(from, 0, 0);
+    MpiOperation op = operation(from, 0, 0);
     op.flag = {&flag, value, bytes};
     return tickets_.add(op);
   }
@@ -191,18 +191,18 @@ class MpiTransport final : public Transport {
   // begin(position, size, request) starts one part. A part may have begun when another cannot: the ticket is there by then, so that
   // the memory is kept.
   template <class Begin>
-  Ticket start(Operation op, Begin&& begin) {
+  Ticket start(MpiOperation op, Begin&& begin) {
     const std::size_t bytes = op.bytes;
     const Ticket ticket = tickets_.add(std::move(op));
     messages_++;
-    Operation& its = tickets_.at(ticket);
+    MpiOperation& its = tickets_.at(ticket);
     begin(0, std::min(bytes, kPartBytes), its.request);
     for (std::size_t at = kPartBytes; at < bytes; at += kPartBytes)
       begin(at, std::min(bytes - at, kPartBytes), its.further.emplace_back(MPI_REQUEST_NULL));
     return ticket;
   }
 
-  Operation operation(int peer, int tag, std::size_t bytes) const {
+  MpiOperation operation(int peer, int tag, std::size_t bytes) const {
     check(peer >= 0 && peer < size_ && peer != rank_, "a message goes to another rank of the transport");
     check(tag <= last_tag_, "a tag is at most MPI's greatest");
     return {.peer = peer, .tag = tag, .bytes = bytes};
@@ -215,7 +215,7 @@ class MpiTransport final : public Transport {
   }
 
   void duplicate(MPI_Comm from, MPI_Comm& to) {
-    Operation op;
+    MpiOperation op;
     mpi_check(MPI_Comm_idup(from, &to, &op.request), "MPI_Comm_idup");
     const Ticket ticket = tickets_.add(op);
     wait(*this, std::span(&ticket, 1), "MPI_Comm_idup");
@@ -273,7 +273,7 @@ class MpiTransport final : public Transport {
 
   MPI_Comm data_ = MPI_COMM_NULL, control_ = MPI_COMM_NULL;
   int rank_ = 0, size_ = 1, last_tag_ = 32767;  // MPI's guaranteed minimum
-  Tickets<Operation> tickets_;
+  Tickets<MpiOperation> tickets_;
   int messages_ = 0;  // number of operations that are messages
   SharedMemories shared_;
   const bool takes_device_memory_ = mpi_takes_device_memory();

@@ -13,7 +13,7 @@ namespace motley {
 
 namespace {
 
-constexpr int kTag = 32000;  // of one redistribute() after another; exchanges of Programs count from 0
+constexpr int kRedistributeTag = 32000;  // of one redistribute() after another; exchanges of Programs count from 0
 
 std::string dims_of(const Shape& shape) {
   std::string out;
@@ -99,7 +99,7 @@ std::vector<std::size_t> as_is(const Shape& shape) {
 
 // Memory that holds a box in some order of its dims.
 template <class Byte>
-struct Slice {
+struct SentSlice {
   std::span<Byte> bytes{};
   Box box{};
   std::vector<Index> strides{};
@@ -114,7 +114,7 @@ struct Slice {
   }
 };
 
-void move_part(const Slice<const std::byte>& from, const Slice<std::byte>& to, const Box& part) {
+void move_part(const SentSlice<const std::byte>& from, const SentSlice<std::byte>& to, const Box& part) {
   copy_box(extents_of(part), from.item, from.at(part), from.strides, to.at(part), to.strides);
 }
 
@@ -133,13 +133,13 @@ struct Packet {
     for (const Box& b : parts) sum += volume(b);
     return sum;
   }
-  Slice<std::byte> slice(Index first, const Box& part, std::size_t item) {
+  SentSlice<std::byte> slice(Index first, const Box& part, std::size_t item) {
     const std::size_t at = static_cast<std::size_t>(first) * item;
     return {packed.subspan(at, static_cast<std::size_t>(volume(part)) * item), part, row_major(part), item};
   }
 };
 
-void exchange(const std::vector<BoxMessage>& messages, const Slice<const std::byte>& mine, const Slice<std::byte>& result,
+void exchange(const std::vector<BoxMessage>& messages, const SentSlice<const std::byte>& mine, const SentSlice<std::byte>& result,
               Transport& transport, const std::shared_ptr<const void>& result_owner) {
   const int me = transport.rank();
   struct Memory {
@@ -160,15 +160,16 @@ void exchange(const std::vector<BoxMessage>& messages, const Slice<const std::by
   control::InFlight in_flight(transport, memory);
   for (auto& [from, packet] : incoming) {
     if (packet.parts.size() == 1 && result.whole_runs(packet.parts[0])) {
-      in_flight.receive(from, kTag, {result.at(packet.parts[0]), static_cast<std::size_t>(packet.items()) * result.item});
+      in_flight.receive(from, kRedistributeTag,
+                        {result.at(packet.parts[0]), static_cast<std::size_t>(packet.items()) * result.item});
       continue;
     }
     packet.allocate(result.item);
-    in_flight.receive(from, kTag, packet.packed);
+    in_flight.receive(from, kRedistributeTag, packet.packed);
   }
   for (auto& [to, packet] : outgoing) {
     if (packet.parts.size() == 1 && mine.whole_runs(packet.parts[0])) {
-      in_flight.send(to, kTag, {mine.at(packet.parts[0]), static_cast<std::size_t>(packet.items()) * mine.item});
+      in_flight.send(to, kRedistributeTag, {mine.at(packet.parts[0]), static_cast<std::size_t>(packet.items()) * mine.item});
       continue;
     }
     packet.allocate(mine.item);
@@ -177,14 +178,14 @@ void exchange(const std::vector<BoxMessage>& messages, const Slice<const std::by
       move_part(mine, packet.slice(first, part, mine.item), part);
       first += volume(part);
     }
-    in_flight.send(to, kTag, packet.packed);
+    in_flight.send(to, kRedistributeTag, packet.packed);
   }
   in_flight.finish("redistribute");
   for (auto& [from, packet] : incoming) {
     if (packet.packed.empty()) continue;
     Index first = 0;
     for (const Box& part : packet.parts) {
-      const Slice<std::byte> arrived = packet.slice(first, part, result.item);
+      const SentSlice<std::byte> arrived = packet.slice(first, part, result.item);
       move_part({arrived.bytes, arrived.box, arrived.strides, arrived.item}, result, part);
       first += volume(part);
     }
@@ -218,7 +219,7 @@ void redistribute_into(std::span<const std::byte> local, std::span<std::byte> re
 }
 
 template <class T>
-std::vector<T> moved(std::span<const T> local, DType dtype, const LaidOut& from, const LaidOut& to, Transport& transport) {
+std::vector<T> redistributed(std::span<const T> local, DType dtype, const LaidOut& from, const LaidOut& to, Transport& transport) {
   check_cuts(to);
   const auto result = std::make_shared<std::vector<T>>(static_cast<std::size_t>(values_of(to, transport.rank())));
   redistribute_into(std::as_bytes(local), std::as_writable_bytes(std::span(*result)), dtype, from, to, transport, result);
@@ -239,14 +240,14 @@ void redistribute(std::span<const std::byte> local, std::span<std::byte> result,
 }
 
 std::vector<float> redistribute(std::span<const float> local, const LaidOut& from, const LaidOut& to, Transport& transport) {
-  return moved(local, DType::f32, from, to, transport);
+  return redistributed(local, DType::f32, from, to, transport);
 }
 std::vector<double> redistribute(std::span<const double> local, const LaidOut& from, const LaidOut& to, Transport& transport) {
-  return moved(local, DType::f64, from, to, transport);
+  return redistributed(local, DType::f64, from, to, transport);
 }
 std::vector<std::int32_t> redistribute(std::span<const std::int32_t> local, const LaidOut& from, const LaidOut& to,
                                        Transport& transport) {
-  return moved(local, DType::i32, from, to, transport);
+  return redistributed(local, DType::i32, from, to, transport);
 }
 
 }  // namespace motley

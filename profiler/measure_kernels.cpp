@@ -32,7 +32,7 @@ constexpr double kOutOfRace = 2;                      // an implementation so ma
 constexpr double kSteady = 0.02, kLongestWarmUp = 2;  // seconds; at most a twentieth of the budget
 
 // One of the implementations of a spec.
-struct Subject {
+struct TimedChoice {
   std::size_t spec = 0;  // index into the specs
   int choices = 1;       // implementations of the spec
   std::unique_ptr<Kernel> kernel{};
@@ -51,9 +51,9 @@ double quartile(std::vector<double> v, int of_four) {
   return quantile(v, of_four / 4.0);
 }
 
-class Measurer {
+class KernelMeasurer {
  public:
-  Measurer(Backend& backend, int device, std::span<const KernelSpec> specs, const KernelTimingOptions& options)
+  KernelMeasurer(Backend& backend, int device, std::span<const KernelSpec> specs, const KernelTimingOptions& options)
       : backend_(backend), device_(device), options_(options), random_(options.seed), queue_(backend.device_memory()) {
     if (queue_ != nullptr) {
       begin_ = queue_->make_mark();
@@ -93,8 +93,8 @@ class Measurer {
     memory_.allocate(queue_);
     const double compiled = seconds_now() - start_;
     double work = 0, all = 0;
-    for (const Subject& s : subjects_) all += effort(timed_[s.spec]);
-    for (Subject& s : subjects_) {
+    for (const TimedChoice& s : subjects_) all += effort(timed_[s.spec]);
+    for (TimedChoice& s : subjects_) {
       once(s);  // first touch, packing
       s.first = first_seconds(s);
       first_sum_ += s.first;
@@ -108,10 +108,10 @@ class Measurer {
       report(0);
     }
     drop_slow();
-    for (Subject& s : subjects_)
+    for (TimedChoice& s : subjects_)
       s.repeats = static_cast<int>(std::ceil((queue_ == nullptr ? kShortest : kShortestOnDevice) / std::max(s.first, 0.1e-6)));
     std::vector<double> firsts;
-    for (const Subject& s : subjects_) firsts.push_back(s.first);
+    for (const TimedChoice& s : subjects_) firsts.push_back(s.first);
     if (!subjects_.empty()) {
       const double middle = quartile(firsts, 2);
       reference_ = static_cast<std::size_t>(std::find(firsts.begin(), firsts.end(), middle) - firsts.begin());
@@ -155,7 +155,7 @@ class Measurer {
     return subjects_.size() > before;
   }
 
-  double first_seconds(Subject& s) {
+  double first_seconds(TimedChoice& s) {
     double least = HUGE_VAL;
     for (int i = 0; i < (s.choices > 1 ? kFirstRuns : 1); i++) {
       const double start = seconds_now();
@@ -167,29 +167,29 @@ class Measurer {
 
   void drop_slow() {
     std::vector<double> fastest(specs_.size(), HUGE_VAL);
-    for (const Subject& s : subjects_) fastest[s.spec] = std::min(fastest[s.spec], s.first);
-    std::erase_if(subjects_, [&](const Subject& s) { return s.first > kOutOfRace * fastest[s.spec]; });
+    for (const TimedChoice& s : subjects_) fastest[s.spec] = std::min(fastest[s.spec], s.first);
+    std::erase_if(subjects_, [&](const TimedChoice& s) { return s.first > kOutOfRace * fastest[s.spec]; });
     first_sum_ = 0;
-    for (const Subject& s : subjects_) first_sum_ += s.first;
+    for (const TimedChoice& s : subjects_) first_sum_ += s.first;
   }
 
   Index limit() const { return options_.memory_bytes > 0 ? options_.memory_bytes : backend_.memory_bytes() / 2; }
   Index step_bytes() const { return limit() > 0 ? std::min(options_.step_bytes, limit()) : options_.step_bytes; }
 
-  void once(Subject& s) { s.kernel->run(memory_.operands(timed_[s.spec]), memory_.workspace()); }
+  void once(TimedChoice& s) { s.kernel->run(memory_.operands(timed_[s.spec]), memory_.workspace()); }
   // Operands are determined before the clock starts.
   using Runs = std::vector<std::vector<void*>>;
-  Runs runs_of(const Subject& s, int runs) {
+  Runs runs_of(const TimedChoice& s, int runs) {
     Runs out;
     for (int k = 0; k < runs; k++) out.push_back(memory_.operands(timed_[s.spec]));
     return out;
   }
-  void run(Subject& s, const Runs& runs) {
+  void run(TimedChoice& s, const Runs& runs) {
     for (const std::vector<void*>& operands : runs) s.kernel->run(operands, memory_.workspace());
   }
 
   // Seconds on the device, measured by marks around the runs.
-  double on_device(Subject& s, int times) {
+  double on_device(TimedChoice& s, int times) {
     const Runs runs = runs_of(s, times);
     begin_->set(DeviceMemory::Queue::compute);
     run(s, runs);
@@ -199,7 +199,7 @@ class Measurer {
   }
 
   // Runs until the device's clock is steady: three consecutive times are equal.
-  void warm_up(Subject& s) {
+  void warm_up(TimedChoice& s) {
     const double start = seconds_now();
     double before = 0;
     for (int steady = 0; steady < 3 && seconds_now() - start < std::min(kLongestWarmUp, options_.budget_seconds / 20);) {
@@ -210,7 +210,7 @@ class Measurer {
   }
 
   // The first run that kept its core; if kTries runs all lost it, the fastest of them.
-  double timed(Subject& s) {
+  double timed(TimedChoice& s) {
     if (queue_ != nullptr) {
       once(s);
       return on_device(s, s.repeats) / s.repeats;
@@ -261,7 +261,8 @@ class Measurer {
                       std::max(options_.least_rounds, options_.most_rounds));
   }
   bool settled() const {
-    return rounds_ >= std::max(5, options_.least_rounds) && std::all_of(subjects_.begin(), subjects_.end(), [&](const Subject& s) {
+    return rounds_ >= std::max(5, options_.least_rounds) &&
+           std::all_of(subjects_.begin(), subjects_.end(), [&](const TimedChoice& s) {
              const double least = quartile(s.wall, 0);
              return quartile(s.wall, 1) - least <= options_.settled * least;
            });
@@ -346,7 +347,7 @@ class Measurer {
   std::mt19937_64 random_;
   std::vector<KernelSpec> specs_{}, timed_{};  // timed_: smaller ones, where the memory does not suffice
   bool smaller_ = false, left_out_ = false;    // some of them
-  std::vector<Subject> subjects_{};
+  std::vector<TimedChoice> subjects_{};
   OperandMemory memory_{};
   std::size_t reference_ = 0;  // runs in every round: its times show drift
   std::vector<double> reference_rounds_{};
@@ -363,7 +364,7 @@ class Measurer {
 
 Measurement measure_kernels(Backend& backend, int device, std::span<const KernelSpec> specs, const KernelTimingOptions& options,
                             const RoundBarrier& barrier) {
-  return Measurer(backend, device, specs, options).run(barrier);
+  return KernelMeasurer(backend, device, specs, options).run(barrier);
 }
 
 DeviceFacts facts_of(const Device& device, const Backend& backend) {

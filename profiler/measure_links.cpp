@@ -17,12 +17,12 @@ namespace {
 constexpr int kTag = 9001;
 constexpr double kNoLimit = 1e15;  // bytes per second of a line with slope 0
 
-struct Line {
+struct LinkLine {
   double seconds = 0, per_byte = 0, error = HUGE_VAL;
 };
 
 // Least squares with weights 1/t^2; where a coefficient would be negative, the better of the two lines without one.
-Line fit_line(const std::pair<Index, double>* points, std::size_t n) {
+LinkLine fit_line(const std::pair<Index, double>* points, std::size_t n) {
   double w = 0, wx = 0, wxx = 0, wt = 0, wxt = 0;
   for (std::size_t i = 0; i < n; i++) {
     const double x = static_cast<double>(points[i].first), t = points[i].second, weight = 1 / (t * t);
@@ -36,14 +36,14 @@ Line fit_line(const std::pair<Index, double>* points, std::size_t n) {
     double error = 0;
     for (std::size_t i = 0; i < n; i++)
       error += std::pow((seconds + per_byte * static_cast<double>(points[i].first)) / points[i].second - 1, 2);
-    return Line{seconds, per_byte, error};
+    return LinkLine{seconds, per_byte, error};
   };
   const double det = w * wxx - wx * wx;
   if (det > 0) {
     const double seconds = (wt * wxx - wxt * wx) / det, per_byte = (w * wxt - wx * wt) / det;
     if (seconds >= 0 && per_byte >= 0) return with_error(seconds, per_byte);
   }
-  const Line flat = with_error(wt / w, 0), through_zero = with_error(0, wxt / wxx);
+  const LinkLine flat = with_error(wt / w, 0), through_zero = with_error(0, wxt / wxx);
   return flat.error < through_zero.error ? flat : through_zero;
 }
 
@@ -63,7 +63,7 @@ struct Memory {
   std::span<std::byte> first(std::size_t bytes) const { return {block.get(), bytes}; }
 };
 
-double median(std::vector<double> v) {
+double upper_median(std::vector<double> v) {
   const auto middle = v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2);
   std::nth_element(v.begin(), middle, v.end());
   return *middle;
@@ -93,7 +93,7 @@ double ping_pong(Transport& transport, int peer, bool starts, const Memory& memo
     }
     if (i > 0) halves.push_back((seconds_now() - start) / 2);
   }
-  return median(std::move(halves));
+  return upper_median(std::move(halves));
 }
 
 // The starting rank decides how many rounds fit and sends the number to the other.
@@ -145,7 +145,7 @@ std::vector<LinkSegment> fit_link(const std::vector<std::pair<Index, double>>& p
   std::vector<LinkSegment> out;
   for (std::size_t k = runs, i = n; k > 0; i = from[k--][i]) {
     const std::size_t j = from[k][i];
-    const Line line = fit_line(&points[j], i - j);
+    const LinkLine line = fit_line(&points[j], i - j);
     out.push_back({points[i - 1].first, line.seconds, line.per_byte > 1 / kNoLimit ? 1 / line.per_byte : kNoLimit});
   }
   std::reverse(out.begin(), out.end());

@@ -15,7 +15,7 @@ namespace motley {
 
 namespace {
 
-constexpr int kTag = 9002;
+constexpr int kReadsTag = 9002;
 constexpr double kNothing = 1e-9;  // seconds; a line is fitted by relative errors
 
 void write(std::span<std::byte> bytes, int round) {
@@ -66,8 +66,8 @@ class PairReader {
   void meet() {
     const auto memory = std::make_shared<std::array<std::byte, 2>>();
     control::InFlight messages(transport_, memory);
-    messages.send(peer_, kTag, {memory->data(), 1});
-    messages.receive(peer_, kTag, {memory->data() + 1, 1});
+    messages.send(peer_, kReadsTag, {memory->data(), 1});
+    messages.receive(peer_, kReadsTag, {memory->data() + 1, 1});
     messages.finish("measuring reads in place");
   }
   Transport& transport_;

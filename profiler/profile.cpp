@@ -60,7 +60,7 @@ std::size_t element_family(int device, KernelSpec spec) {
   return key_of(device, spec);
 }
 
-Index elements_of(const KernelSpec& spec) {
+Index elements_or_flops(const KernelSpec& spec) {
   if (spec.op == KernelOp::attention) return static_cast<Index>(flops(spec));
   Index n = 1;
   for (Index e : spec.extents) n *= e;
@@ -223,7 +223,7 @@ void Profile::add_to_families(std::size_t point) {
     else if (p.seconds.typical() <= kernels_[at->point].seconds.typical())
       at->point = point;
   };
-  if (by_element(p.spec)) return add_to(element_family(p.device, p.spec), elements_of(p.spec));
+  if (by_element(p.spec)) return add_to(element_family(p.device, p.spec), elements_or_flops(p.spec));
   const auto roles = cut_roles(p.spec);
   for (std::size_t i = 0; i < roles.size(); i++) add_to(role_family(p.device, p.spec, roles[i], i), p.spec.roles.*roles[i]);
 }
@@ -253,11 +253,11 @@ Estimate Profile::bare_seconds(int device, const KernelSpec& spec) const {
 
   if (by_element(spec)) {
     if (const auto family = by_family_.find(element_family(device, spec)); family != by_family_.end()) {
-      auto near = first_not_below(family->second, elements_of(spec));
+      auto near = first_not_below(family->second, elements_or_flops(spec));
       if (near == family->second.end()) --near;
       const KernelPoint& p = kernels_[near->point];
       if (near->extent > 0)
-        return {p.seconds.typical() * static_cast<double>(elements_of(spec)) / static_cast<double>(near->extent),
+        return {p.seconds.typical() * static_cast<double>(elements_or_flops(spec)) / static_cast<double>(near->extent),
                 Known::interpolated};
     }
   } else {
@@ -328,7 +328,7 @@ Index Profile::workspace_bytes(int device, const KernelSpec& spec) const {
     least = std::min(least.value_or(bytes), bytes);
   };
   if (by_element(without)) {
-    consider(element_family(device, without), elements_of(without));
+    consider(element_family(device, without), elements_or_flops(without));
   } else {
     const auto roles = cut_roles(without);
     for (std::size_t i = 0; i < roles.size(); i++) consider(role_family(device, without, roles[i], i), without.roles.*roles[i]);

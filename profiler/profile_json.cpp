@@ -12,7 +12,7 @@ namespace motley {
 
 namespace {
 
-constexpr double kMost = std::numeric_limits<double>::max();
+constexpr double kMostFinite = std::numeric_limits<double>::max();
 
 struct Raw {
   Profile profile{};
@@ -23,7 +23,7 @@ struct Raw {
 template <class T>
 Field<T> seconds(const char* name, const char* doc, double T::*member) {
   return {name, doc, "number", true,
-          [member](Reader& reader, const Json& json, T& out) { reader.number(json, out.*member, 0, kMost); }};
+          [member](Reader& reader, const Json& json, T& out) { reader.number(json, out.*member, 0, kMostFinite); }};
 }
 
 template <class T>
@@ -98,7 +98,7 @@ const Table<LinkSegment>& segment_fields() {
        [](Reader& reader, const Json& json, LinkSegment& out) { reader.integer(json, out.bytes_up_to, 0); }},
       seconds("seconds", "of a message without bytes", &LinkSegment::seconds),
       {"bytes_per_second", "above 0", "number", true, [](Reader& reader, const Json& json, LinkSegment& out) {
-         reader.number(json, out.bytes_per_second, std::numeric_limits<double>::min(), kMost);
+         reader.number(json, out.bytes_per_second, std::numeric_limits<double>::min(), kMostFinite);
        }}};
   return table;
 }

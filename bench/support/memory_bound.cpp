@@ -9,7 +9,11 @@
 
 namespace motley::bench {
 
-using namespace motley::testing;
+using testing::copy_of;
+using testing::forward_of;
+using testing::gradient_of;
+using testing::map_of;
+using testing::sum_of;
 
 namespace {
 

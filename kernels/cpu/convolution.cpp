@@ -14,14 +14,14 @@ using Desc = dnnl::memory::desc;
 using Dims = dnnl::memory::dims;
 
 // ---- geometry: the rows (columns) of x that oneDNN is given: begin..end-1, numbered as in x
-struct Axis {
+struct GivenAxis {
   Index begin = 0, end = 0, extent = 0;  // of what oneDNN is given; `extent`: x's own
   Index padding_l = 0, padding_r = 0;    // padding that oneDNN adds
   bool is_staged() const { return begin != 0 || end != extent; }
   Range real() const { return intersect(Range{begin, end}, Range{0, extent}); }
 };
 
-Axis axis_of(const KernelSpec& spec, std::size_t i) {
+GivenAxis axis_of(const KernelSpec& spec, std::size_t i) {
   const Roles& e = spec.roles;
   const Index extent = i == 0 ? e.h : e.w, outputs = i == 0 ? e.p : e.q;
   const Index window = ((i == 0 ? e.r : e.s) - 1) * spec.dilation[i] + 1;
@@ -151,7 +151,7 @@ class ConvolutionKernel final : public Kernel {
   KernelSpec spec_;
   Vendor vendor_;
   Sequence sequence_;
-  Axis rows_, cols_;
+  GivenAxis rows_, cols_;
   Choice choice_{};
 };
 

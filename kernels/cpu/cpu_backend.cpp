@@ -16,10 +16,8 @@
 #include "kernels/loops/this_cpu.h"
 #include "kernels/operands.h"
 
-namespace motley {
+namespace motley::cpu {
 namespace {
-
-using namespace motley::cpu;
 
 unsigned mask_of(dnnl::cpu_isa isa) {
   return static_cast<unsigned>(isa);
@@ -148,9 +146,12 @@ class CpuBackend final : public Backend {
 };
 
 }  // namespace
+}  // namespace motley::cpu
+
+namespace motley {
 
 std::unique_ptr<Backend> open_cpu_backend(const Device& device) {
-  return std::make_unique<CpuBackend>(device);
+  return std::make_unique<cpu::CpuBackend>(device);
 }
 
 }  // namespace motley

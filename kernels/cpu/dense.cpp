@@ -10,6 +10,7 @@ namespace motley::cpu {
 namespace {
 
 using Desc = dnnl::memory::desc;
+using Dims = dnnl::memory::dims;
 
 // Columns of one product. With more than 2048, if the rows of b are contiguous, oneDNN's products on AVX-512 take up to three times
 // as long (2.6.3; 768 x 3072, 5120 columns; not 4096); with at most 1024 never longer. On AVX2 it makes no difference.
@@ -42,7 +43,6 @@ class DenseKernel final : public Kernel {
   };
   // g matrices, each `all` elements after the previous one.
   Desc described(dnnl::memory::data_type type, Index rows, Index columns, Index row_stride, Index column_stride, Index all) const {
-    using Dims = dnnl::memory::dims;
     if (spec_.roles.g == 1) return Desc({rows, columns}, type, Dims{row_stride, column_stride});
     return Desc({spec_.roles.g, rows, columns}, type, Dims{all, row_stride, column_stride});
   }

@@ -12,6 +12,7 @@
 #include <span>
 
 #include "kernels/eigen/products.h"
+#include "kernels/eigen/work.h"
 #include "kernels/loops/parallel.h"
 #include "kernels/loops/this_cpu.h"
 #include "kernels/operands.h"
@@ -21,13 +22,6 @@ namespace motley::eigen {
 namespace {
 
 constexpr Index kQueries = 64;  // of a block: packing the keys for each costs 1/64 of its products, but slower instructions
-constexpr Index kLine = 16;     // elements: a matrix begins on a cache line
-constexpr std::size_t kAlignment = 64;
-constexpr double kWorthAThread = 4e5;  // least flops for another thread, as for a contraction
-
-Index lined(Index elements) {
-  return (elements + kLine - 1) / kLine * kLine;
-}
 
 template <class T>
 Matrix<T> rows_of(T* data, Index rows, Index cols) {
@@ -87,7 +81,7 @@ class Attention final : public Kernel {
         isa_(cpu::isa_of(loops.simd)),
         row_loops_(row_loops(loops, T{})),
         products_(products_of<T>(loops.simd)),
-        threads_(flops(spec) >= kWorthAThread ? threads : 1),
+        threads_(flops(spec) >= kFlopsWorthAThread ? threads : 1),
         forward_(spec.pass == PassKind::forward) {
     const Roles& e = spec.roles;
     T* const none = nullptr;

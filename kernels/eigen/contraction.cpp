@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "kernels/eigen/columns.h"
+#include "kernels/eigen/work.h"
 #include "kernels/loops/parallel.h"
 #include "kernels/loops/this_cpu.h"
 #include "kernels/operands.h"
@@ -27,13 +28,7 @@ using Operands = std::span<void* const>;
 constexpr Index kColumns = Index{1} << 18;  // elements of a block of columns: 1 MiB of f32
 constexpr Index kPixels = 256;  // at least so many per block, so that packing the weights for a block is 1/256 of its work
 constexpr Index kStrip = 256;   // taps or features of a strip, for the same reason
-constexpr Index kLine = 16;     // elements: a matrix begins on a cache line
-constexpr std::size_t kAlignment = 64;
-constexpr double kWorthAThread = 4e5;  // least flops for another thread: about 10 us of one core, against 1-2 us to wake a team
 
-Index lined(Index elements) {
-  return (elements + kLine - 1) / kLine * kLine;
-}
 Index parts_of(Index extent, Index part) {
   return (extent + part - 1) / part;
 }
@@ -47,7 +42,7 @@ class Contraction : public Kernel {
         products_(products_of<T>(means.simd)),
         epilogue_(plain_of(spec.epilogue)),
         name_("eigen " + cpu::isa_of(means.simd)),
-        threads_(flops(spec) >= kWorthAThread ? means.threads : 1) {}
+        threads_(flops(spec) >= kFlopsWorthAThread ? means.threads : 1) {}
   std::string implementation() const final { return name_; }
   std::size_t workspace_bytes() const final {
     return static_cast<std::size_t>(shared_ + part_ * std::min<Index>(threads_, units_)) * sizeof(T) + kAlignment;

@@ -31,6 +31,10 @@ struct Products {
 
 template <class T>
 const Products<T>& products_of(cpu::Simd simd);  // the CPU must have this ISA
+template <>
+const Products<float>& products_of<float>(cpu::Simd simd);
+template <>
+const Products<double>& products_of<double>(cpu::Simd simd);
 
 // One table per ISA.
 extern const Products<float> kFloatsGeneric;

@@ -5,6 +5,7 @@
 #define XBYAK_USE_MMAP_ALLOCATOR
 #include <motley/error.h>
 #include <xbyak/xbyak.h>
+#undef XBYAK_USE_MMAP_ALLOCATOR
 
 #include <algorithm>
 #include <array>

@@ -10,9 +10,9 @@
 namespace motley::cpu {
 namespace {
 
-constexpr Index kWorthAThread = 1 << 16;  // multiply-adds, at least: about 10 us
-constexpr Index kTogether = 64;           // columns of dy whose products with x are summed together
-constexpr Index kMostLanes = 16;          // of a vector on any ISA
+constexpr Index kProductsWorthAThread = 1 << 16;  // multiply-adds, at least: about 10 us
+constexpr Index kSummedColumns = 64;              // columns of dy whose products with x are summed together
+constexpr Index kMostLanes = 16;                  // of a vector on any ISA
 
 // Along one axis: consecutive positions out_first + k * out_step of the result, k = 0..count-1, which all read with the same taps:
 // tap t reads position (in_first + k * in_step) + t.in of the input.
@@ -23,13 +23,13 @@ struct AxisRun {
   Index out_first = 0, count = 0, in_first = 0;
   std::vector<AxisTap> taps{};
 };
-struct Axis {
+struct AxisWalk {
   Index in_step = 1, out_step = 1;
   std::vector<AxisRun> runs{};
 };
 
 // Adds the positions of one phase, which are those with the same taps as long as these are inside the input.
-void add_runs(Axis& axis, Index phase, Index outputs, Index inputs, const std::vector<AxisTap>& taps) {
+void add_runs(AxisWalk& axis, Index phase, Index outputs, Index inputs, const std::vector<AxisTap>& taps) {
   for (Index k = 0, out = phase; out < outputs; k++, out += axis.out_step) {
     const Index in = k * axis.in_step;
     AxisRun run{out, 1, in, {}};
@@ -44,9 +44,9 @@ void add_runs(Axis& axis, Index phase, Index outputs, Index inputs, const std::v
 }
 
 // The result is y, or dy is walked like a result (the gradient of the weights).
-Axis axis_of_y(const KernelSpec& spec, std::size_t i) {
+AxisWalk axis_of_y(const KernelSpec& spec, std::size_t i) {
   const Roles& e = spec.roles;
-  Axis axis{spec.stride[i], 1, {}};
+  AxisWalk axis{spec.stride[i], 1, {}};
   std::vector<AxisTap> taps;
   for (Index r = 0; r < (i == 0 ? e.r : e.s); r++) taps.push_back({r * spec.dilation[i] - spec.padding[2 * i], r});
   add_runs(axis, 0, i == 0 ? e.p : e.q, i == 0 ? e.h : e.w, taps);
@@ -55,10 +55,10 @@ Axis axis_of_y(const KernelSpec& spec, std::size_t i) {
 
 // The result is dx: position h is read by tap r of the window at p = (h + padding - r * dilation) / stride, if that is an integer.
 // Positions that are equal modulo the stride (a phase) have the same taps.
-Axis axis_of_dx(const KernelSpec& spec, std::size_t i) {
+AxisWalk axis_of_dx(const KernelSpec& spec, std::size_t i) {
   const Roles& e = spec.roles;
   const Index stride = spec.stride[i];
-  Axis axis{1, stride, {}};
+  AxisWalk axis{1, stride, {}};
   for (Index phase = 0; phase < stride; phase++) {
     std::vector<AxisTap> taps;
     for (Index r = 0; r < (i == 0 ? e.r : e.s); r++) {
@@ -80,7 +80,7 @@ class DepthwiseKernel final : public Kernel {
     in_row_ = in_cols * channels_, in_image_ = in_rows * in_row_;
     out_row_ = (data ? e.w : e.q) * channels_, out_image_ = (data ? e.h : e.p) * out_row_;
     set_rows(data ? axis_of_dx(spec, 0) : axis_of_y(spec, 0), data ? axis_of_dx(spec, 1) : axis_of_y(spec, 1));
-    threads_ = out_image_ * e.n * taps_ >= kWorthAThread ? threads : 1;
+    threads_ = out_image_ * e.n * taps_ >= kProductsWorthAThread ? threads : 1;
     if (!spec.epilogue.code.empty()) epilogue_ = own_kernel(epilogue_of(spec, out_row_), loops, 1);
   }
   std::string implementation() const override { return std::string("motley:") + loops_.name; }
@@ -117,7 +117,7 @@ class DepthwiseKernel final : public Kernel {
 
   Index padded_channels() const { return (channels_ + kMostLanes - 1) / kMostLanes * kMostLanes; }
 
-  void set_rows(const Axis& rows, const Axis& cols) {
+  void set_rows(const AxisWalk& rows, const AxisWalk& cols) {
     // All tables first, then the pointers to them: vectors that grow move.
     const std::size_t kinds = rows.runs.size() * cols.runs.size();
     tables_.resize(kinds), segments_.resize(kinds);
@@ -163,7 +163,7 @@ class DepthwiseKernel final : public Kernel {
       for (Index n = 0; n < spec_.roles.n; n++)
         for (Index p = 0; p < rows;) {
           const Row& row = rows_[static_cast<std::size_t>(p)];
-          const Index together = std::clamp<Index>(kTogether * channels_ / out_row_, 1, row.same_taps);
+          const Index together = std::clamp<Index>(kSummedColumns * channels_ / out_row_, 1, row.same_taps);
           DepthwiseRow loop = *row.loop;
           loop.channels = count;
           loops_.depthwise_filter_rows(loop, together, x + n * in_image_ + row.in + first,

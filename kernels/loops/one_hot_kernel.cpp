@@ -12,8 +12,6 @@
 namespace motley::cpu {
 namespace {
 
-constexpr Index kWorthAThread = 32768;  // elements, at least: about 10 us of memory traffic, against 1-2 us to wake a team
-
 // An extent, and the steps along it in the integers, in x and in the result.
 struct Extent {
   Index size = 1, index = 0, from = 0, result = 0;
@@ -59,7 +57,7 @@ class OneHotKernel final : public Kernel {
     for (std::size_t i = 0; i < spec.extents.size(); i++)
       if (i != form.extent && i != row) (extent(i).result != 0 ? outer_ : inner_).push_back(extent(i));
     const Index results = row_.size * volume_of(outer_) * (hot_.result != 0 ? hot_.size : 1);
-    threads_ = std::max(results, row_.size * volume_of(inner_)) >= kWorthAThread ? threads : 1;
+    threads_ = std::max(results, row_.size * volume_of(inner_)) >= kElementsWorthAThread ? threads : 1;
   }
   std::string implementation() const override { return "motley:rows"; }
   std::size_t workspace_bytes() const override {

@@ -13,8 +13,6 @@
 namespace motley::cpu {
 namespace {
 
-constexpr Index kWorthAThread = 32768;  // elements, at least: about 10 us of memory traffic, against 1-2 us to wake a team
-
 std::string name_of(const Loops& loops) {
   return std::string("motley:") + loops.name;
 }
@@ -22,7 +20,7 @@ std::string name_of(const Loops& loops) {
 class MapKernel final : public Kernel {
  public:
   MapKernel(const KernelSpec& spec, const Loops& loops, int threads)
-      : loops_(loops), plan_(plan_map(spec, loops, threads)), threads_(plan_->elements >= kWorthAThread ? threads : 1) {}
+      : loops_(loops), plan_(plan_map(spec, loops, threads)), threads_(plan_->elements >= kElementsWorthAThread ? threads : 1) {}
   std::string implementation() const override { return name_of(loops_); }
   void run(std::span<void* const> operands, void*) override {
     for_parts(threads_, plan_->units, [&](Index begin, Index end) { loops_.map(plan_->loop, operands.data(), begin, end); });
@@ -75,7 +73,7 @@ class PoolKernel final : public Kernel {
     loop_.beyond = std::any_of(spec.halo.begin(), spec.halo.end(), [](Index m) { return m > 0; });
     lanes_ = std::max<Index>(1, std::min(x_.most_lanes(e.c), y_.most_lanes(e.c)));
     groups_ = (e.c + lanes_ - 1) / lanes_;
-    threads_ = e.n * e.c * e.h * e.w >= kWorthAThread ? threads : 1;
+    threads_ = e.n * e.c * e.h * e.w >= kElementsWorthAThread ? threads : 1;
   }
   std::string implementation() const override { return name_of(loops_); }
 

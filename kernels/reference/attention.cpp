@@ -34,7 +34,7 @@ Head<T> head_of(const KernelSpec& spec, Operands operands, std::size_t mask, Ind
 
 // workspace: holds the weights of one query.
 template <class T>
-void forward(const KernelSpec& spec, Operands operands, void* workspace) {
+void attention_forward(const KernelSpec& spec, Operands operands, void* workspace) {
   const Roles& e = spec.roles;
   double* weights = static_cast<double*>(workspace);
   T* const y = (spec.made & kMakesOutput) != 0 ? static_cast<T*>(operands[spec.share > 0 ? 4 : 3]) : nullptr;
@@ -61,7 +61,7 @@ void forward(const KernelSpec& spec, Operands operands, void* workspace) {
 
 // workspace: holds dk and dv of one head, dq of one query.
 template <class T>
-void backward(const KernelSpec& spec, Operands operands, void* workspace) {
+void attention_backward(const KernelSpec& spec, Operands operands, void* workspace) {
   const Roles& e = spec.roles;
   double *dk = static_cast<double*>(workspace), *dv = dk + e.f * e.c, *dq = dv + e.f * e.c;
   std::array<T*, 3> results{};
@@ -102,8 +102,8 @@ void backward(const KernelSpec& spec, Operands operands, void* workspace) {
 
 Run attention(const KernelSpec& spec) {
   check_attention(spec);
-  return spec.pass == PassKind::forward ? by_dtype(spec, forward<float>, forward<double>)
-                                        : by_dtype(spec, backward<float>, backward<double>);
+  return spec.pass == PassKind::forward ? by_dtype(spec, attention_forward<float>, attention_forward<double>)
+                                        : by_dtype(spec, attention_backward<float>, attention_backward<double>);
 }
 
 }  // namespace motley::reference

@@ -8,7 +8,7 @@ namespace motley::reference {
 namespace {
 
 template <class T>
-void forward(const KernelSpec& spec, Operands operands, void*) {
+void avg_pool_forward(const KernelSpec& spec, Operands operands, void*) {
   const Roles& e = spec.roles;
   const auto x = x_slice<T>(operands[0], spec);
   const auto y = y_slice<T>(operands[1], spec);
@@ -26,7 +26,7 @@ void forward(const KernelSpec& spec, Operands operands, void*) {
 
 // dx[n c h w] = sum over the p q whose window contains (h, w) of dy[n c p q] / count(p, q). workspace: one plane [h w] of f64.
 template <class T>
-void backward_data(const KernelSpec& spec, Operands operands, void* workspace) {
+void avg_pool_backward_data(const KernelSpec& spec, Operands operands, void* workspace) {
   const Roles& e = spec.roles;
   const auto dy = y_slice<T>(operands[0], spec);
   const auto dx = x_slice<T>(operands[1], spec);
@@ -51,8 +51,8 @@ void backward_data(const KernelSpec& spec, Operands operands, void* workspace) {
 
 Run avg_pool2d(const KernelSpec& spec) {
   check(spec.pass != PassKind::backward_filter, "a pool has no filter");
-  if (spec.pass == PassKind::forward) return by_dtype(spec, forward<float>, forward<double>);
-  return by_dtype(spec, backward_data<float>, backward_data<double>);
+  if (spec.pass == PassKind::forward) return by_dtype(spec, avg_pool_forward<float>, avg_pool_forward<double>);
+  return by_dtype(spec, avg_pool_backward_data<float>, avg_pool_backward_data<double>);
 }
 
 }  // namespace motley::reference

@@ -36,7 +36,7 @@ void add_products(double* __restrict to, const T* a, Index a_step, const T* b, I
 }
 
 template <class T>
-void forward(const KernelSpec& spec, Operands operands, void* workspace) {
+void conv_forward(const KernelSpec& spec, Operands operands, void* workspace) {
   const Roles& e = spec.roles;
   const auto x = x_slice<T>(operands[0], spec);
   const auto w = w_slice<T>(operands[1], spec);
@@ -72,7 +72,7 @@ Index output_row(const KernelSpec& spec, Index h, Index r) {
 
 // dx[n c h w] = sum over f r s, where row(p,r) = h and col(q,s) = w, of dy[n f p q] * w[f c r s]
 template <class T>
-void backward_data(const KernelSpec& spec, Operands operands, void* workspace) {
+void conv_backward_data(const KernelSpec& spec, Operands operands, void* workspace) {
   const Roles& e = spec.roles;
   const auto dy = y_slice<T>(operands[0], spec);
   const auto w = w_slice<T>(operands[1], spec);
@@ -99,7 +99,7 @@ void backward_data(const KernelSpec& spec, Operands operands, void* workspace) {
 
 // dw[f c r s] = sum over n p q of x[n c row(p,r) col(q,s)] * dy[n f p q]; first over n p for every column q.
 template <class T>
-void backward_filter(const KernelSpec& spec, Operands operands, void* workspace) {
+void conv_backward_filter(const KernelSpec& spec, Operands operands, void* workspace) {
   const Roles& e = spec.roles;
   const auto x = x_slice<T>(operands[0], spec);
   const auto dy = y_slice<T>(operands[1], spec);
@@ -128,9 +128,9 @@ void backward_filter(const KernelSpec& spec, Operands operands, void* workspace)
 
 Run conv2d(const KernelSpec& spec) {
   switch (spec.pass) {
-    case PassKind::forward: return by_dtype(spec, forward<float>, forward<double>);
-    case PassKind::backward_data: return by_dtype(spec, backward_data<float>, backward_data<double>);
-    case PassKind::backward_filter: return by_dtype(spec, backward_filter<float>, backward_filter<double>);
+    case PassKind::forward: return by_dtype(spec, conv_forward<float>, conv_forward<double>);
+    case PassKind::backward_data: return by_dtype(spec, conv_backward_data<float>, conv_backward_data<double>);
+    case PassKind::backward_filter: return by_dtype(spec, conv_backward_filter<float>, conv_backward_filter<double>);
   }
   throw InternalError("conv2d has no such pass");
 }

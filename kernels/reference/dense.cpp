@@ -6,7 +6,7 @@ namespace motley::reference {
 namespace {
 
 template <class T>
-void forward(const KernelSpec& spec, Operands operands, void*) {
+void dense_forward(const KernelSpec& spec, Operands operands, void*) {
   const Roles& e = spec.roles;
   const T* x = static_cast<const T*>(operands[0]);
   const T* w = static_cast<const T*>(operands[1]);
@@ -25,7 +25,7 @@ void forward(const KernelSpec& spec, Operands operands, void*) {
 
 // dx[g n c] = sum over f of dy[g n f] * w[g f c]
 template <class T>
-void backward_data(const KernelSpec& spec, Operands operands, void*) {
+void dense_backward_data(const KernelSpec& spec, Operands operands, void*) {
   const Roles& e = spec.roles;
   const T* dy = static_cast<const T*>(operands[0]);
   const T* w = static_cast<const T*>(operands[1]);
@@ -41,7 +41,7 @@ void backward_data(const KernelSpec& spec, Operands operands, void*) {
 
 // dw[g f c] = sum over n of dy[g n f] * x[g n c]
 template <class T>
-void backward_filter(const KernelSpec& spec, Operands operands, void*) {
+void dense_backward_filter(const KernelSpec& spec, Operands operands, void*) {
   const Roles& e = spec.roles;
   const T* x = static_cast<const T*>(operands[0]);
   const T* dy = static_cast<const T*>(operands[1]);
@@ -59,9 +59,9 @@ void backward_filter(const KernelSpec& spec, Operands operands, void*) {
 
 Run dense(const KernelSpec& spec) {
   switch (spec.pass) {
-    case PassKind::forward: return by_dtype(spec, forward<float>, forward<double>);
-    case PassKind::backward_data: return by_dtype(spec, backward_data<float>, backward_data<double>);
-    case PassKind::backward_filter: return by_dtype(spec, backward_filter<float>, backward_filter<double>);
+    case PassKind::forward: return by_dtype(spec, dense_forward<float>, dense_forward<double>);
+    case PassKind::backward_data: return by_dtype(spec, dense_backward_data<float>, dense_backward_data<double>);
+    case PassKind::backward_filter: return by_dtype(spec, dense_backward_filter<float>, dense_backward_filter<double>);
   }
   throw InternalError("dense has no such pass");
 }

@@ -29,7 +29,7 @@ Winner winner(const KernelSpec& spec, const Slice<T>& x, Index n, Index c, Index
 }
 
 template <class T>
-void forward(const KernelSpec& spec, Operands operands, void*) {
+void max_pool_forward(const KernelSpec& spec, Operands operands, void*) {
   const Roles& e = spec.roles;
   const auto x = x_slice<T>(operands[0], spec);
   const auto y = y_slice<T>(operands[1], spec);
@@ -44,7 +44,7 @@ void forward(const KernelSpec& spec, Operands operands, void*) {
 
 // dx[n c h w] = sum of dy[n c p q] over the p q in whose window (h, w) wins. workspace: one plane [h w] of f64.
 template <class T>
-void backward_data(const KernelSpec& spec, Operands operands, void* workspace) {
+void max_pool_backward_data(const KernelSpec& spec, Operands operands, void* workspace) {
   const Roles& e = spec.roles;
   const auto dy = y_slice<T>(operands[0], spec);
   const auto x = x_slice_with_halo<T>(operands[1], spec);
@@ -67,8 +67,8 @@ void backward_data(const KernelSpec& spec, Operands operands, void* workspace) {
 
 Run max_pool2d(const KernelSpec& spec) {
   check(spec.pass != PassKind::backward_filter, "a pool has no filter");
-  if (spec.pass == PassKind::forward) return by_dtype(spec, forward<float>, forward<double>);
-  return by_dtype(spec, backward_data<float>, backward_data<double>);
+  if (spec.pass == PassKind::forward) return by_dtype(spec, max_pool_forward<float>, max_pool_forward<double>);
+  return by_dtype(spec, max_pool_backward_data<float>, max_pool_backward_data<double>);
 }
 
 }  // namespace motley::reference

@@ -17,13 +17,13 @@ namespace {
 
 // Plans of training, each of which leaves the evaluation more of the limit than the one before: at last a rank without a part of
 // it.
-constexpr int kRounds = 4;
+constexpr int kMostRounds = 4;
 constexpr Index kIdleBytes = 4096;  // enough for a rank that has no part
 
-class Both {
+class JointBalance {
  public:
-  Both(const Step& training, const Step& evaluation, const Mesh& mesh, const LayoutRules& rules, const Profile& profile,
-       const BalanceOptions& options)
+  JointBalance(const Step& training, const Step& evaluation, const Mesh& mesh, const LayoutRules& rules, const Profile& profile,
+               const BalanceOptions& options)
       : training_(training), evaluation_(evaluation), mesh_(mesh), rules_(rules), profile_(profile), options_(options) {}
 
   TrainPlans plans() const {
@@ -35,10 +35,10 @@ class Both {
       const auto too_little = without_room(trains, beside);
       if (!too_little) return {std::move(trains), evaluates};
       if (auto other = evaluation_beside(trains, evaluates, beside)) return {std::move(trains), *std::move(other)};
-      if (round == kRounds) throw *too_little;
+      if (round == kMostRounds) throw *too_little;
       for (std::size_t r = 0; r < ranks(); r++)
         if (limit(r) > 0)
-          memory[r] = std::min(memory[r], std::max({limit(r) - beside[r], limit(r) / kRounds * (kRounds - round - 1),
+          memory[r] = std::min(memory[r], std::max({limit(r) - beside[r], limit(r) / kMostRounds * (kMostRounds - round - 1),
                                                     std::min(kIdleBytes, limit(r))}));
       try {
         trains = balance_within(memory, training_, mesh_, rules_, profile_, options_);
@@ -110,7 +110,7 @@ class Both {
 
 TrainPlans balance_both(const Step& training, const Step& evaluation, const Mesh& mesh, const LayoutRules& rules,
                         const Profile& profile, const BalanceOptions& options) {
-  return Both(training, evaluation, mesh, rules, profile, options).plans();
+  return JointBalance(training, evaluation, mesh, rules, profile, options).plans();
 }
 
 UserError no_room_for_both(const Mesh& mesh, int rank, Index training, Index evaluation) {

@@ -5,20 +5,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 #include <optional>
+
+#include "balance/dim_tables.h"
 
 namespace motley {
 
 namespace {
-
-constexpr double kNever = std::numeric_limits<double>::infinity();
-using Sizes = std::vector<Index>;
-
-std::size_t at(Index i) {
-  return static_cast<std::size_t>(i);
-}
 
 void require_tables(const SizeTables& seconds, Index size) {
   if (seconds.empty()) throw UserError("a dim is distributed over at least one rank: there is no table of seconds");
@@ -26,14 +20,14 @@ void require_tables(const SizeTables& seconds, Index size) {
   for (const auto& table : seconds) {
     if (std::any_of(table.begin(), table.end(), [](double s) { return s < 0; }))
       throw UserError("a table has less than 0 seconds; expected at least 0, or infinity for a size that cannot be computed");
-    if (table.size() != at(size) + 1)
+    if (table.size() != entry(size) + 1)
       throw UserError("a table has the seconds of " + std::to_string(table.size()) + " sizes; expected those of 0 to " +
                       std::to_string(size) + " units");
   }
 }
 
 // The tables, checked, with sizes past the cap and sizes that cannot be computed set to +infinity.
-SizeTables usable(const SizeTables& seconds, Index size, const Sizes& caps) {
+SizeTables usable(const SizeTables& seconds, Index size, const DimParts& caps) {
   require_tables(seconds, size);
   if (!caps.empty() && caps.size() != seconds.size())
     throw UserError(std::to_string(caps.size()) + " caps for " + std::to_string(seconds.size()) +
@@ -69,7 +63,7 @@ class Feasible {
   }
   // Bit m of `reached`: the ranks so far can together take m units.
   bool by_subset_sums(double t) const {
-    const std::size_t words = at(size_) / 64 + 1;
+    const std::size_t words = entry(size_) / 64 + 1;
     std::vector<std::uint64_t> reached(words, 0), next(words);
     reached[0] = 1;
     for (const auto& table : seconds_) {
@@ -78,7 +72,7 @@ class Feasible {
         if (table[k] <= t) or_shifted(next, reached, k);
       reached.swap(next);
     }
-    return (reached[at(size_) / 64] >> (at(size_) % 64) & 1) != 0;
+    return (reached[entry(size_) / 64] >> (entry(size_) % 64) & 1) != 0;
   }
   static void or_shifted(std::vector<std::uint64_t>& to, const std::vector<std::uint64_t>& from, std::size_t by) {
     const std::size_t word = by / 64, bit = by % 64;
@@ -96,7 +90,7 @@ class Feasible {
 // The cut over these allowed sizes (per rank, ascending) with the least sum of seconds; ties (to 1e-12) go to the lexicographically
 // greatest. least[r][m - first[r]]: the least sum of ranks r.. for m units. Only those m are visited from which the ranks before
 // and after can still make `size`: p s^2 for a surplus of s units.
-std::optional<Sizes> least_total(const SizeTables& seconds, const std::vector<Sizes>& allowed, Index size) {
+std::optional<DimParts> least_total(const SizeTables& seconds, const std::vector<DimParts>& allowed, Index size) {
   const std::size_t ranks = seconds.size();
   std::vector<Index> before_most(ranks + 1, 0), before_least(ranks + 1, 0), after_most(ranks + 1, 0), after_least(ranks + 1, 0);
   for (std::size_t r = 0; r < ranks; r++) {
@@ -114,13 +108,13 @@ std::optional<Sizes> least_total(const SizeTables& seconds, const std::vector<Si
     first[r] = std::max(after_least[r], size - before_most[r]);
     const Index last = std::min(after_most[r], size - before_least[r]);
     if (last < first[r]) return std::nullopt;
-    least[r].assign(at(last - first[r]) + 1, kNever);
+    least[r].assign(entry(last - first[r]) + 1, kNever);
   }
   least[ranks][0] = 0;
   auto total = [&](std::size_t r, Index m, Index k) {
     const Index rest = m - k - first[r + 1];
     if (rest < 0 || rest >= static_cast<Index>(least[r + 1].size())) return kNever;
-    return seconds[r][at(k)] + least[r + 1][at(rest)];
+    return seconds[r][entry(k)] + least[r + 1][entry(rest)];
   };
   for (std::size_t r = ranks; r-- > 0;)
     for (std::size_t i = 0; i < least[r].size(); i++) {
@@ -132,10 +126,10 @@ std::optional<Sizes> least_total(const SizeTables& seconds, const std::vector<Si
         least[r][i] = std::min(least[r][i], total(r, m, *k));
     }
   if (!std::isfinite(least[0][0])) return std::nullopt;
-  Sizes parts;
+  DimParts parts;
   Index m = size;
   for (std::size_t r = 0; r < ranks; r++) {
-    const double goal = least[r][at(m - first[r])] * (1 + 1e-12);
+    const double goal = least[r][entry(m - first[r])] * (1 + 1e-12);
     const auto k = std::find_if(allowed[r].rbegin(), allowed[r].rend(), [&](Index x) { return total(r, m, x) <= goal; });
     parts.push_back(*k);
     m -= *k;
@@ -143,8 +137,8 @@ std::optional<Sizes> least_total(const SizeTables& seconds, const std::vector<Si
   return parts;
 }
 
-std::vector<Sizes> not_above(const SizeTables& seconds, double t) {
-  std::vector<Sizes> out(seconds.size());
+std::vector<DimParts> not_above(const SizeTables& seconds, double t) {
+  std::vector<DimParts> out(seconds.size());
   for (std::size_t r = 0; r < seconds.size(); r++)
     for (std::size_t k = 0; k < seconds[r].size(); k++)
       if (seconds[r][k] <= t) out[r].push_back(static_cast<Index>(k));
@@ -152,17 +146,17 @@ std::vector<Sizes> not_above(const SizeTables& seconds, double t) {
 }
 
 // The best cut whose slowest rank takes exactly t.
-std::optional<Sizes> cut_of(const SizeTables& seconds, Index size, double t) {
-  std::optional<Sizes> best;
+std::optional<DimParts> cut_of(const SizeTables& seconds, Index size, double t) {
+  std::optional<DimParts> best;
   double best_sum = kNever;
-  const std::vector<Sizes> within = not_above(seconds, t);
+  const std::vector<DimParts> within = not_above(seconds, t);
   for (std::size_t r = 0; r < seconds.size(); r++) {
-    std::vector<Sizes> allowed = within;
-    std::erase_if(allowed[r], [&](Index k) { return seconds[r][at(k)] < t; });
+    std::vector<DimParts> allowed = within;
+    std::erase_if(allowed[r], [&](Index k) { return seconds[r][entry(k)] < t; });
     const auto parts = least_total(seconds, allowed, size);
     if (!parts) continue;
     double sum = 0;
-    for (std::size_t i = 0; i < parts->size(); i++) sum += seconds[i][at((*parts)[i])];
+    for (std::size_t i = 0; i < parts->size(); i++) sum += seconds[i][entry((*parts)[i])];
     if (sum < best_sum) {
       best_sum = sum;
       best = parts;
@@ -176,14 +170,14 @@ std::vector<double> candidate_times(const SizeTables& seconds, Index size) {
   std::vector<Index> most;
   for (const auto& t : seconds) {
     Index k = size;
-    while (k > 0 && !std::isfinite(t[at(k)])) k--;
+    while (k > 0 && !std::isfinite(t[entry(k)])) k--;
     most.push_back(k);
   }
   const Index all = std::accumulate(most.begin(), most.end(), Index{0});
   std::vector<double> times;
   for (std::size_t r = 0; r < seconds.size(); r++)
     for (Index k = std::max(Index{0}, size - (all - most[r])); k <= most[r]; k++)
-      if (std::isfinite(seconds[r][at(k)])) times.push_back(seconds[r][at(k)]);
+      if (std::isfinite(seconds[r][entry(k)])) times.push_back(seconds[r][entry(k)]);
   std::sort(times.begin(), times.end());
   times.erase(std::unique(times.begin(), times.end()), times.end());
   return times;
@@ -207,10 +201,10 @@ double makespan(const SizeTables& seconds, const std::vector<Index>& parts) {
   if (parts.size() != seconds.size())
     throw UserError(std::to_string(parts.size()) + " parts for " + std::to_string(seconds.size()) + " ranks");
   for (std::size_t r = 0; r < parts.size(); r++)
-    if (parts[r] < 0 || at(parts[r]) >= seconds[r].size())
+    if (parts[r] < 0 || entry(parts[r]) >= seconds[r].size())
       throw UserError("a part of " + std::to_string(parts[r]) + " units, for which its table has no seconds");
   double most = 0;
-  for (std::size_t r = 0; r < parts.size(); r++) most = std::max(most, seconds[r][at(parts[r])]);
+  for (std::size_t r = 0; r < parts.size(); r++) most = std::max(most, seconds[r][entry(parts[r])]);
   return most;
 }
 
@@ -224,7 +218,7 @@ DimBalance balance_dim(const SizeTables& seconds, Index size, const std::vector<
   DimBalance out;
   out.parts = *least_total(t, not_above(t, *threshold), size);
   out.seconds = makespan(t, out.parts);
-  for (std::size_t r = 0; r < t.size(); r++) out.idle.push_back(out.seconds - t[r][at(out.parts[r])]);
+  for (std::size_t r = 0; r < t.size(); r++) out.idle.push_back(out.seconds - t[r][entry(out.parts[r])]);
   for (auto next = threshold + 1; next != times.end() && out.next_best.empty(); ++next)
     if (const auto parts = cut_of(t, size, *next)) {
       out.next_best = *parts;
@@ -237,7 +231,7 @@ std::vector<Index> proportional_parts(const SizeTables& seconds, Index size) {
   require_tables(seconds, size);
   std::vector<double> speeds;
   for (const auto& t : seconds) {
-    const double whole = t[at(size)];
+    const double whole = t[entry(size)];
     speeds.push_back(std::isfinite(whole) && whole > 0 ? static_cast<double>(size) / whole : 0);
   }
   if (std::all_of(speeds.begin(), speeds.end(), [](double s) { return s <= 0; }))

@@ -6,27 +6,22 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <set>
+
+#include "balance/dim_tables.h"
 
 namespace motley {
 
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr double kEnumerated = 1 << 18;  // cuts; if there are more, a local search runs from good starts, pair by pair
-using Sizes = std::vector<Index>;
 
-std::size_t at(Index i) {
-  return static_cast<std::size_t>(i);
-}
-
-struct Candidate {
-  Sizes parts{};
+struct PartsFound {
+  DimParts parts{};
   double seconds = kNever, total = kNever;  // makespans; sum over groups and ranks
 };
 
-bool better(const Candidate& a, const Candidate& b) {
+bool better(const PartsFound& a, const PartsFound& b) {
   if (a.seconds != b.seconds) return a.seconds < b.seconds;
   if (a.total != b.total) return a.total < b.total;
   return a.parts > b.parts;
@@ -40,14 +35,14 @@ class SumSearch {
   }
 
   DimBalance solve() {
-    for (const Sizes& start : starts()) descend(start);
+    for (const DimParts& start : starts()) descend(start);
     bool exact = ranks_ <= 2;
     if (!exact && cuts(size_) <= kEnumerated) {
       enumerate(all_sizes());
       exact = true;
     } else if (!exact && !options_.steps.empty() && cuts_of_steps() <= kEnumerated) {
       enumerate(options_.steps);
-      descend(Sizes(best_.parts));
+      descend(DimParts(best_.parts));
     }
     if (!std::isfinite(best_.seconds))
       throw UserError("no cut of " + std::to_string(size_) +
@@ -58,7 +53,7 @@ class SumSearch {
     out.idle.assign(ranks_, 0);
     for (const SizeTables& g : groups_) {
       const double most = makespan(g, out.parts);
-      for (std::size_t r = 0; r < ranks_; r++) out.idle[r] += most - g[r][at(out.parts[r])];
+      for (std::size_t r = 0; r < ranks_; r++) out.idle[r] += most - g[r][entry(out.parts[r])];
     }
     return out;
   }
@@ -71,15 +66,15 @@ class SumSearch {
     return n;
   }
   double cuts_of_steps() const { return std::pow(static_cast<double>(options_.steps.size() + 1), static_cast<double>(ranks_ - 1)); }
-  Sizes all_sizes() const {
-    Sizes out;
+  DimParts all_sizes() const {
+    DimParts out;
     for (Index k = 0; k <= size_; k++) out.push_back(k);
     return out;
   }
 
-  std::vector<Sizes> starts() const {
-    std::set<Sizes> out{Partition::even(size_, static_cast<int>(ranks_)).sizes()};
-    SizeTables summed(ranks_, std::vector<double>(at(size_) + 1, 0.0));
+  std::vector<DimParts> starts() const {
+    std::set<DimParts> out{Partition::even(size_, static_cast<int>(ranks_)).sizes()};
+    SizeTables summed(ranks_, std::vector<double>(entry(size_) + 1, 0.0));
     for (const SizeTables& g : groups_)
       for (std::size_t r = 0; r < ranks_; r++)
         for (std::size_t k = 0; k < summed[r].size(); k++) summed[r][k] += g[r][k];
@@ -87,25 +82,25 @@ class SumSearch {
     out.insert(balance_dim(summed, size_, caps_).parts);  // UserError where the caps are too small
     for (const SizeTables& g : groups_) out.insert(balance_dim(g, size_, caps_).parts);
     for (std::size_t r = 0; r < ranks_; r++) {
-      Sizes alone(ranks_, 0);
+      DimParts alone(ranks_, 0);
       alone[r] = size_;
       out.insert(alone);
     }
     return {out.begin(), out.end()};
   }
 
-  void consider(const Sizes& parts) {
+  void consider(const DimParts& parts) {
     double sum = 0, total = 0;
     for (std::size_t r = 0; r < ranks_; r++)
       if (parts[r] > caps_[r]) return;
     considered_++;
     for (const SizeTables& g : groups_) {
       sum += makespan(g, parts);
-      for (std::size_t r = 0; r < ranks_; r++) total += g[r][at(parts[r])];
+      for (std::size_t r = 0; r < ranks_; r++) total += g[r][entry(parts[r])];
     }
     if (!(sum <= next_.seconds)) return;
     if (!std::isfinite(sum)) return;
-    const Candidate c{parts, sum, total};
+    const PartsFound c{parts, sum, total};
     if (better(c, best_)) {
       if (best_.seconds > c.seconds) next_ = best_;
       best_ = c;
@@ -116,32 +111,32 @@ class SumSearch {
 
   // Redistributes the units of every pair of ranks between the two until nothing gets better, or until a descent from another start
   // has gone on from here.
-  void descend(Sizes parts) {
+  void descend(DimParts parts) {
     consider(parts);
     for (bool moved = true; moved && passed_.insert(parts).second;) {
       moved = false;
       for (std::size_t i = 0; i < ranks_; i++)
         for (std::size_t j = i + 1; j < ranks_; j++) {
-          const Sizes found = best_pair(parts, i, j);
+          const DimParts found = best_pair(parts, i, j);
           moved = moved || found != parts;
           parts = found;
         }
     }
   }
 
-  Sizes best_pair(const Sizes& from, std::size_t i, std::size_t j) {
+  DimParts best_pair(const DimParts& from, std::size_t i, std::size_t j) {
     const Index both = from[i] + from[j];
     std::vector<double> others(groups_.size(), 0.0), others_total(groups_.size(), 0.0);
     for (std::size_t g = 0; g < groups_.size(); g++)
       for (std::size_t r = 0; r < ranks_; r++)
-        if (r != i && r != j) others[g] = std::max(others[g], groups_[g][r][at(from[r])]);
-    Candidate best;
+        if (r != i && r != j) others[g] = std::max(others[g], groups_[g][r][entry(from[r])]);
+    PartsFound best;
     for (Index k = std::max(Index{0}, both - caps_[j]); k <= std::min(both, caps_[i]); k++) {
-      Candidate c{from, 0, 0};
+      PartsFound c{from, 0, 0};
       c.parts[i] = k;
       c.parts[j] = both - k;
       for (std::size_t g = 0; g < groups_.size(); g++) {
-        const double ti = groups_[g][i][at(k)], tj = groups_[g][j][at(both - k)];
+        const double ti = groups_[g][i][entry(k)], tj = groups_[g][j][entry(both - k)];
         c.seconds += std::max({others[g], ti, tj});
         c.total += ti + tj;
       }
@@ -152,11 +147,11 @@ class SumSearch {
   }
 
   // Every cut whose parts but the last are among `sizes`; a branch is abandoned when its makespans so far exceed the runner-up's.
-  void enumerate(const Sizes& sizes) {
-    Sizes parts(ranks_, 0);
+  void enumerate(const DimParts& sizes) {
+    DimParts parts(ranks_, 0);
     branch(sizes, 0, size_, std::vector<double>(groups_.size(), 0.0), parts);
   }
-  void branch(const Sizes& sizes, std::size_t r, Index left, const std::vector<double>& most, Sizes& parts) {
+  void branch(const DimParts& sizes, std::size_t r, Index left, const std::vector<double>& most, DimParts& parts) {
     if (r + 1 == ranks_) {
       parts[r] = left;
       return consider(parts);
@@ -165,7 +160,7 @@ class SumSearch {
     for (Index k : sizes) {
       if (k > left || k > caps_[r]) continue;
       double sum = 0;
-      for (std::size_t g = 0; g < most.size(); g++) sum += with[g] = std::max(most[g], groups_[g][r][at(k)]);
+      for (std::size_t g = 0; g < most.size(); g++) sum += with[g] = std::max(most[g], groups_[g][r][entry(k)]);
       if (!(sum <= next_.seconds)) continue;
       parts[r] = k;
       branch(sizes, r + 1, left - k, with, parts);
@@ -176,9 +171,9 @@ class SumSearch {
   Index size_;
   const SumOptions& options_;
   std::size_t ranks_;
-  Sizes caps_{};
-  Candidate best_{}, next_{};
-  std::set<Sizes> passed_{};  // cuts from which a descent has moved units between every pair
+  DimParts caps_{};
+  PartsFound best_{}, next_{};
+  std::set<DimParts> passed_{};  // cuts from which a descent has moved units between every pair
   std::int64_t considered_ = 0;
 };
 
@@ -188,7 +183,7 @@ DimBalance balance_sum(const std::vector<SizeTables>& groups, Index size, const 
   check(!groups.empty() && !groups.front().empty(), "a sum has groups, a group has ranks");
   for (const SizeTables& g : groups) {
     check(g.size() == groups.front().size(), "every group has every rank");
-    for (const auto& t : g) check(t.size() == at(size) + 1, "a table has one entry per size 0..n");
+    for (const auto& t : g) check(t.size() == entry(size) + 1, "a table has one entry per size 0..n");
   }
   check(options.caps.empty() || options.caps.size() == groups.front().size(), "one cap per rank");
   return SumSearch(groups, size, options).solve();

@@ -17,7 +17,7 @@ namespace motley {
 
 namespace {
 
-constexpr std::size_t kMost = 8;
+constexpr std::size_t kMostRules = 8;
 
 // What was searched is even over these ranks; what follows one speed number per rank stays as it was chosen.
 Assignment even_over(const RankSet& ranks, LayoutRules chosen, const Mesh& mesh, const std::vector<Variable>& variables) {
@@ -30,7 +30,7 @@ Assignment even_over(const RankSet& ranks, LayoutRules chosen, const Mesh& mesh,
 }
 
 // "filters 32/8, rows 10/6"
-std::string name_of(const LayoutRules& resolved) {
+std::string name_of_rules(const LayoutRules& resolved) {
   std::string out;
   for (const Rule& r : resolved.split)
     if (const auto* parts = std::get_if<Sizes>(&r.parts); parts != nullptr && !r.axes.names.empty())
@@ -54,14 +54,14 @@ std::optional<LayoutRules> fastest_that_ran(const std::vector<NearRules>& near, 
 
 std::vector<NearRules> near_rules(const ChosenParts& chosen, const Passes& passes, const Mesh& mesh, const LayoutRules& rules,
                                   const Cost& cost) {
-  std::vector<NearRules> out{{name_of(chosen.rules), chosen.rules}};
+  std::vector<NearRules> out{{name_of_rules(chosen.rules), chosen.rules}};
   const std::vector<Variable> variables = variables_of(passes, mesh, rules);
   if (std::none_of(variables.begin(), variables.end(), [](const Variable& v) { return v.by == CutBy::profile; })) return out;
   const auto add = [&](const Assignment& parts, const std::string& name) {
     LayoutRules near = with_parts(rules, mesh, variables, parts);
     const auto same = std::find_if(out.begin(), out.end(), [&](const NearRules& one) { return one.rules == near; });
-    if (same == out.end() && out.size() < kMost)
-      out.push_back({name.empty() ? name_of(near) : name, std::move(near)});
+    if (same == out.end() && out.size() < kMostRules)
+      out.push_back({name.empty() ? name_of_rules(near) : name, std::move(near)});
     else if (same != out.end() && !name.empty())
       same->name = name;
   };

@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parts for all rules that leave them open, the complete plan that follows, and its predicted seconds.
 #pragma once
-#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "balance/dim_tables.h"
 #include "balance/variables.h"
 #include "plan/cost.h"
 #include "plan/plan_data.h"
 
 namespace motley {
-
-inline constexpr double kNever = std::numeric_limits<double>::infinity();
 
 struct Proposal {
   Assignment parts{};

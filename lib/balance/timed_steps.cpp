@@ -14,9 +14,9 @@ namespace motley {
 
 namespace {
 
-constexpr std::size_t kMost = 64;
+constexpr std::size_t kMostKept = 64;
 
-std::string hash_of(const std::vector<DeviceFacts>& devices) {
+std::string hash_of_devices(const std::vector<DeviceFacts>& devices) {
   Hash hash;
   for (const DeviceFacts& d : devices) hash.add(d.kind).add(d.model).add(d.isa).add(d.library).add(d.host).add(d.threads);
   return hex(hash.value());
@@ -33,8 +33,9 @@ std::string decisions_of(const LayoutRules& resolved) {
 }
 
 TimedSteps steps_of(const Step& step, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype) {
-  return {
-      .step = hex(plan_hash(step, mesh, rules, {.dtype = dtype})), .devices = hash_of(profile.devices), .build = kMotleyVersion};
+  return {.step = hex(plan_hash(step, mesh, rules, {.dtype = dtype})),
+          .devices = hash_of_devices(profile.devices),
+          .build = kMotleyVersion};
 }
 
 const TimedSteps* timed_steps(const Profile& profile, const Step& step, const Mesh& mesh, const LayoutRules& rules, DType dtype) {
@@ -60,7 +61,7 @@ std::optional<double> measured_seconds(const Profile& profile, const Plan& plan,
 void add_timed_steps(Profile& profile, TimedSteps steps) {
   std::erase_if(profile.steps, [&](const TimedSteps& s) { return same_step(s, steps); });
   profile.steps.push_back(std::move(steps));
-  if (profile.steps.size() > kMost) profile.steps.erase(profile.steps.begin());
+  if (profile.steps.size() > kMostKept) profile.steps.erase(profile.steps.begin());
 }
 
 }  // namespace motley

@@ -17,7 +17,7 @@ namespace motley {
 namespace {
 
 // Reads a file of /proc, whose size is not known before; empty if it cannot be read.
-std::string text_of(const std::filesystem::path& file) {
+std::string text_in(const std::filesystem::path& file) {
   std::ifstream in(file);
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
@@ -68,13 +68,13 @@ std::optional<double> waited_seconds(std::string_view schedstat) {
 
 namespace {
 
-struct Beside {
+struct OtherUse {
   std::mutex mutex{};
   std::set<std::string> threads{};  // their numbers
   double ended_seconds = 0;         // time on a core of threads that have ended
 };
-Beside& beside() {
-  static Beside all;
+OtherUse& beside() {
+  static OtherUse all;
   return all;
 }
 
@@ -95,13 +95,13 @@ CoreUse::CoreUse(std::vector<int> cores) : cores_(std::move(cores)), start_(read
 
 CoreUse::Reading CoreUse::read() const {
   Reading now;
-  now.busy = busy_core_seconds(text_of("/proc/stat"), cores_, ticks_per_second());
+  now.busy = busy_core_seconds(text_in("/proc/stat"), cores_, ticks_per_second());
   now.wall = seconds_of(CLOCK_MONOTONIC);
   std::error_code gone;  // a thread may end while the folder is read
   const std::scoped_lock lock(beside().mutex);
   now.own = seconds_of(CLOCK_PROCESS_CPUTIME_ID) - beside().ended_seconds;
   for (std::filesystem::directory_iterator task("/proc/self/task", gone), end; !gone && task != end; task.increment(gone)) {
-    const std::string schedstat = text_of(task->path() / "schedstat");
+    const std::string schedstat = text_in(task->path() / "schedstat");
     if (!beside().threads.contains(task->path().filename().string()))
       now.waited += waited_seconds(schedstat).value_or(0);
     else if (const std::vector<double> of = numbers(schedstat); !of.empty())

@@ -6,6 +6,7 @@
 // Compiled into this file: no library at run time.
 #define XXH_INLINE_ALL
 #include <xxhash.h>
+#undef XXH_INLINE_ALL
 
 namespace motley {
 

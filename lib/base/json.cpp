@@ -180,9 +180,9 @@ std::string readable_bytes(std::size_t bytes) {
   return std::to_string(bytes >> 20U) + " MiB";
 }
 
-class Tree final : public nlohmann::json_sax<nl> {
+class JsonTree final : public nlohmann::json_sax<nl> {
  public:
-  Tree(std::shared_ptr<const Source> source, Complaints& complaints, std::size_t most_values)
+  JsonTree(std::shared_ptr<const Source> source, Complaints& complaints, std::size_t most_values)
       : source_(std::move(source)), complaints_(complaints), scan_{source_->text}, most_values_(most_values) {}
   Json take() { return std::move(root_); }
 
@@ -375,7 +375,7 @@ std::optional<Json> read_json(const std::string& name, std::string text, Complai
     complaints.add({source, limits.bytes}, "", "larger than " + readable_bytes(limits.bytes) + ", the limit for such a file");
     return std::nullopt;
   }
-  Tree tree(source, complaints, limits.values);
+  JsonTree tree(source, complaints, limits.values);
   if (!nl::sax_parse(source->text.begin(), source->text.end(), &tree, nl::input_format_t::json, true, true)) return std::nullopt;
   return tree.take();
 }

@@ -64,6 +64,10 @@ Field<T> path_field(const char* name, const char* doc, std::string T::*member) {
 
 // A number that is null if it is not known.
 template <class T>
+Json json_or_null(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+template <class T>
 Field<T> number_or_null(const char* name, const char* doc, std::optional<double> T::*member, double least, double most,
                         bool required = true) {
   return {name, doc, "number or null", required, [member, least, most](Reader& r, const Json& j, T& out) {
@@ -76,6 +80,15 @@ Field<T> integer_or_null(const char* name, const char* doc, std::optional<std::i
   return {name, doc, "integer or null", true, [member](Reader& r, const Json& j, T& out) {
             std::int64_t value = 0;
             if (!std::holds_alternative<std::nullptr_t>(j.value) && r.integer(j, value, 0)) out.*member = value;
+          }};
+}
+
+// How many there are of something: an integer from 0.
+template <class T, class M>
+Field<T> count_field(const char* name, const char* doc, M T::*member) {
+  return {name, doc, "integer", true, [member](Reader& r, const Json& j, T& out) {
+            std::int64_t value = 0;
+            if (r.integer(j, value, 0)) out.*member = static_cast<M>(value);
           }};
 }
 

@@ -10,28 +10,28 @@ namespace motley {
 
 namespace {
 
-struct Kind {
+struct FileMagic {
   std::size_t at;
   std::string_view magic, name;
 };
 
 using std::literals::string_view_literals::operator""sv;
 
-constexpr std::array kKinds{Kind{0, "\x93NUMPY"sv, "a .npy file"},
-                            Kind{0, "PK\x03\x04"sv, "a zip archive, as .npz files are"},
-                            Kind{0, "\x1f\x8b\x08"sv, "packed by gzip"},
-                            Kind{0, "\x89HDF\r\n\x1a\n"sv, "an HDF5 file"},
-                            Kind{0, "\x89PNG\r\n\x1a\n"sv, "a PNG file"},
-                            Kind{0, "\xff\xd8\xff"sv, "a JPEG file"},
-                            Kind{8, "WEBP"sv, "a WebP file"},
-                            Kind{0, "GIF8"sv, "a GIF file"},
-                            Kind{0, "II*\0"sv, "a TIFF file"},
-                            Kind{0, "MM\0*"sv, "a TIFF file"},
-                            Kind{4, "ftypavif"sv, "an AVIF file"},
-                            Kind{4, "ftyphei"sv, "an HEIC file"},
-                            Kind{4, "ftypmif1"sv, "an HEIC file"},
-                            Kind{0, "%PDF"sv, "a PDF"},
-                            Kind{0, "version https://git-lfs"sv, "a pointer of git-lfs, not yet the file: git lfs pull"}};
+constexpr std::array kFileMagics{FileMagic{0, "\x93NUMPY"sv, "a .npy file"},
+                                 FileMagic{0, "PK\x03\x04"sv, "a zip archive, as .npz files are"},
+                                 FileMagic{0, "\x1f\x8b\x08"sv, "packed by gzip"},
+                                 FileMagic{0, "\x89HDF\r\n\x1a\n"sv, "an HDF5 file"},
+                                 FileMagic{0, "\x89PNG\r\n\x1a\n"sv, "a PNG file"},
+                                 FileMagic{0, "\xff\xd8\xff"sv, "a JPEG file"},
+                                 FileMagic{8, "WEBP"sv, "a WebP file"},
+                                 FileMagic{0, "GIF8"sv, "a GIF file"},
+                                 FileMagic{0, "II*\0"sv, "a TIFF file"},
+                                 FileMagic{0, "MM\0*"sv, "a TIFF file"},
+                                 FileMagic{4, "ftypavif"sv, "an AVIF file"},
+                                 FileMagic{4, "ftyphei"sv, "an HEIC file"},
+                                 FileMagic{4, "ftypmif1"sv, "an HEIC file"},
+                                 FileMagic{0, "%PDF"sv, "a PDF"},
+                                 FileMagic{0, "version https://git-lfs"sv, "a pointer of git-lfs, not yet the file: git lfs pull"}};
 
 // Whether the text has this word, in letters of any size, after blanks.
 bool begins_with_tag(std::string_view text, std::string_view tag) {
@@ -57,7 +57,7 @@ bool reads_as_text(std::string_view start) {
 
 std::string likely_kind(std::string_view start) {
   if (start.empty()) return "; it is empty";
-  for (const Kind& kind : kKinds)
+  for (const FileMagic& kind : kFileMagics)
     if (start.size() > kind.at && start.substr(kind.at).starts_with(kind.magic)) return "; it is " + std::string(kind.name);
   if (start.starts_with("BM") && start.size() > 14 && start.substr(6, 4) == "\0\0\0\0"sv) return "; it is a BMP file";
   for (const char* tag : {"<!doctype html", "<html"})

@@ -32,7 +32,7 @@ std::string too_long(const std::string& name) {
          std::to_string(name.size());
 }
 
-struct Parts {
+struct JobParts {
   std::string name{};
   MeshParts mesh{};
   std::optional<ModelSpec> model{};
@@ -57,8 +57,8 @@ class JobReader {
  public:
   JobReader(JobTree& tree, Complaints& complaints) : tree_(tree), complaints_(complaints) {}
 
-  Parts read() {
-    Parts parts;
+  JobParts read() {
+    JobParts parts;
     Reader r{complaints_};
     r.object(tree_.root(), table(), parts);
     if (parts.train && parts.data) check_samples(parts);
@@ -114,7 +114,7 @@ class JobReader {
   }
 
   // Whether the weights that training begins with are of this network.
-  void check_initial(const Parts& parts) {
+  void check_initial(const JobParts& parts) {
     const InitialOptions& initial = parts.train->initial;
     if (initial.weights.empty() || parts.network.empty()) return;
     inside("train", [&](Reader& r) {
@@ -147,10 +147,10 @@ class JobReader {
 
   static Json path_or(Json object) { return schema_of_any({schema_of_type("text"), std::move(object)}); }
 
-  Table<Parts> table() {
-    return {version_field<Parts>(VersionKey::required),
+  Table<JobParts> table() {
+    return {version_field<JobParts>(VersionKey::required),
             {"name", "name of the job, at most 233 bytes; default: the file's", "text", false,
-             [](Reader& r, const Json& j, Parts& p) {
+             [](Reader& r, const Json& j, JobParts& p) {
                if (!r.text(j, p.name)) return;
                if (p.name.empty() || p.name.find_first_of(std::string("/\0", 2)) != std::string::npos || p.name[0] == '.')
                  r.complain(j, "a job's name becomes part of a directory name: expected no slash and no leading dot");
@@ -159,34 +159,34 @@ class JobReader {
                if (p.name.size() > kMostName) r.complain(j, too_long(p.name));
              }},
             {"mesh", "the devices: a path or the object", "text or object", true,
-             [this](Reader&, const Json& j, Parts& p) { p.mesh = read_part("mesh", j, read_mesh_parts); },
+             [this](Reader&, const Json& j, JobParts& p) { p.mesh = read_part("mesh", j, read_mesh_parts); },
              path_or(mesh_schema(VersionKey::optional))},
             {"model", "the layers: a path or the object", "text or object", true,
-             [this](Reader&, const Json& j, Parts& p) {
+             [this](Reader&, const Json& j, JobParts& p) {
                p.model = read_part("model", j, [](Reader& r, const Json& m, VersionKey v) -> std::optional<ModelSpec> {
                  return read_model(r, m, v);
                });
              },
              path_or(model_schema(VersionKey::optional))},
             {"layout", "how dims are cut: a path or the object", "text or object", true,
-             [this](Reader&, const Json& j, Parts& p) { p.rules = read_part("layout", j, read_rules); },
+             [this](Reader&, const Json& j, JobParts& p) { p.rules = read_part("layout", j, read_rules); },
              path_or(rules_schema(VersionKey::optional))},
             {"profile", "where measured times are stored, when to measure: a path or the object", "object", false,
-             [](Reader& r, const Json& j, Parts& p) {
+             [](Reader& r, const Json& j, JobParts& p) {
                r.object(j, profile_table(), p.profile);
                p.profile.given = true;
              },
              path_or(object_schema(profile_table()))},
             {"data", "what to train on: { \"kind\": ... }", "object", true,
-             [this](Reader&, const Json& j, Parts& p) { p.data = read_part("data", j, read_data); },
+             [this](Reader&, const Json& j, JobParts& p) { p.data = read_part("data", j, read_data); },
              path_or(object_schema(data_table(VersionKey::optional)))},
             {"train", "how to train", "object", true,
-             [this](Reader&, const Json& j, Parts& p) { p.train = read_part("train", j, read_train); },
+             [this](Reader&, const Json& j, JobParts& p) { p.train = read_part("train", j, read_train); },
              path_or(object_schema(train_table(VersionKey::optional)))}};
   }
 
   // Checks that need several parts: as far as each of them is known.
-  void hold_together(Parts& parts) {
+  void hold_together(JobParts& parts) {
     std::optional<Passes> passes;
     Unbuilt unbuilt{.anything = true};
     if (parts.model) {
@@ -205,7 +205,7 @@ class JobReader {
   }
 
   // What is frozen changes the step, if its patterns are good.
-  void tune(Parts& parts, const Model& model, std::optional<Passes>& passes) {
+  void tune(JobParts& parts, const Model& model, std::optional<Passes>& passes) {
     const TrainOptions& train = *parts.train;
     std::vector<std::string> parameters;
     for (const int p : passes->parameters)
@@ -221,7 +221,7 @@ class JobReader {
   }
 
   // Passes of the training step with nothing frozen, or of the layers that could be built.
-  static std::optional<Passes> passes_of(Reader& r, const Json& tree, const Model& model, const Parts& parts) {
+  static std::optional<Passes> passes_of(Reader& r, const Json& tree, const Model& model, const JobParts& parts) {
     std::string refused;  // error of the training step: what its forward pass cannot do, the layers cannot do either
     try {
       if (model.whole) {
@@ -242,7 +242,7 @@ class JobReader {
     return std::nullopt;
   }
 
-  void check_layout(Reader& r, const std::optional<Passes>& passes, const Unbuilt& unbuilt, const Parts& parts) {
+  void check_layout(Reader& r, const std::optional<Passes>& passes, const Unbuilt& unbuilt, const JobParts& parts) {
     const Json& layout = *tree_.root().find("layout");
     auto address = [](const auto& known) { return known ? &*known : nullptr; };
     RuleSubject subject{.passes = address(passes),
@@ -261,7 +261,7 @@ class JobReader {
     if (const auto c = check_layouts(*passes, *parts.mesh.whole, *parts.rules)) complain_below(r, layout, c->pointer, c->text);
   }
 
-  void check_samples(Parts& parts) {
+  void check_samples(JobParts& parts) {
     const Index batch = parts.train->batch;
     DataOptions& data = *parts.data;
     if (data.kind == DataKind::synthetic && data.samples == 0) data.samples = 8 * batch;
@@ -304,7 +304,7 @@ class JobReader {
   }
 
   // The batch must be the first dim, then the extents of a sample; and as many classes as labels.
-  void check_data(Reader& r, const Json& tree, Parts& parts, const Model& model) {
+  void check_data(Reader& r, const Json& tree, JobParts& parts, const Model& model) {
     const Tensor& image = model.inputs.front();
     const Shape& shape = image.shape();
     const std::string at = "/inputs/" + image.name(), batch = parts.model->batch_dim();
@@ -328,7 +328,7 @@ class JobReader {
   }
 
   // Checks that data of this kind can be what the model reads.
-  static void check_kind(Reader& r, const Json& tree, const Parts& parts, const Model& model) {
+  static void check_kind(Reader& r, const Json& tree, const JobParts& parts, const Model& model) {
     const Tensor& image = model.inputs.front();
     const Shape& shape = image.shape();
     const std::string at = "/inputs/" + image.name();
@@ -364,10 +364,10 @@ class JobReader {
   std::set<std::size_t> addressed_{};  // complaints whose pointer is that of the job
 };
 
-Parts read_parts(JobTree& tree, Complaints& complaints, Data data) {
+JobParts read_parts(JobTree& tree, Complaints& complaints, Data data) {
   tree.resolve_paths();
   JobReader reader(tree, complaints);
-  Parts parts = reader.read();
+  JobParts parts = reader.read();
   const Depth depth = data == Data::decoded ? Depth::samples : Depth::headers;
   if (parts.data && data != Data::unread) parts.report = reader.check_data_files(*parts.data, parts.expected, parts.train, depth);
   if (data != Data::unread) reader.require_profile(parts.profile, parts.rules);
@@ -408,7 +408,7 @@ void blame_sets(const JobTree& tree, Complaints& complaints, const std::string& 
   }
 }
 
-Job finish(JobTree& tree, Parts parts, Complaints& complaints, const std::string& path) {
+Job finish(JobTree& tree, JobParts parts, Complaints& complaints, const std::string& path) {
   const std::string stem = std::filesystem::path(path).stem().string();
   if (parts.name.empty() && stem.size() > kMostName)
     complaints.add(tree.root().where, "",

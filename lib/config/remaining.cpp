@@ -15,23 +15,23 @@ namespace motley {
 namespace {
 
 // All devices with one coordinate along one axis.
-struct Slice {
+struct LostSlice {
   std::size_t axis = 0;
   int index = 0;
 };
 
-bool holds(const Slice& slice, const Mesh& mesh, int rank) {
+bool holds(const LostSlice& slice, const Mesh& mesh, int rank) {
   return at(mesh.coord(rank), slice.axis) == slice.index;
 }
 
 // The slice with the greatest part of lost devices; nothing: every slice is the whole mesh.
-std::optional<Slice> most_lost(const Mesh& mesh, const std::vector<int>& gone) {
-  std::optional<Slice> best;
+std::optional<LostSlice> most_lost(const Mesh& mesh, const std::vector<int>& gone) {
+  std::optional<LostSlice> best;
   double best_part = 0;
   for (std::size_t axis = 0; axis < mesh.axes().size(); axis++) {
     const int size = mesh.axes()[axis].size;
     for (int index = 0; index < size && size > 1; index++) {
-      const Slice slice{axis, index};
+      const LostSlice slice{axis, index};
       const auto lost = std::count_if(gone.begin(), gone.end(), [&](int rank) { return holds(slice, mesh, rank); });
       const double part = static_cast<double>(lost) * size / mesh.ranks();
       if (part > best_part) {
@@ -44,7 +44,7 @@ std::optional<Slice> most_lost(const Mesh& mesh, const std::vector<int>& gone) {
 }
 
 // For a flat list over these axes, ranks row-major: which entries are outside the slice.
-std::vector<bool> staying(const Mesh& mesh, const std::vector<std::string>& axes, const Slice& slice) {
+std::vector<bool> staying(const Mesh& mesh, const std::vector<std::string>& axes, const LostSlice& slice) {
   std::vector<bool> out{true};
   for (const std::string& name : axes) {
     const auto axis = static_cast<std::size_t>(mesh.axis(name));
@@ -77,7 +77,7 @@ std::vector<Index> shared_out(const std::vector<Index>& sizes, const std::vector
   return out;
 }
 
-Parts parts_without(const Rule& rule, const Mesh& mesh, const Slice& slice) {
+Parts parts_without(const Rule& rule, const Mesh& mesh, const LostSlice& slice) {
   const std::vector<bool> stays = staying(mesh, rule.axes.names, slice);
   if (const auto* sizes = std::get_if<Sizes>(&rule.parts)) return Sizes{shared_out(sizes->of, stays)};
   if (const auto* shares = std::get_if<Shares>(&rule.parts)) {
@@ -96,7 +96,7 @@ Parts parts_without(const Rule& rule, const Mesh& mesh, const Slice& slice) {
   return rule.parts;
 }
 
-Remaining without(const Remaining& from, const Slice& slice) {
+Remaining without(const Remaining& from, const LostSlice& slice) {
   std::vector<Axis> axes = from.mesh.axes();
   at(axes, slice.axis).size--;
   std::vector<Device> devices;
@@ -158,7 +158,7 @@ std::optional<Remaining> without(const Mesh& mesh, const LayoutRules& rules, con
     for (int r = 0; r < out.mesh.ranks(); r++)
       if (std::find(gone.begin(), gone.end(), at(out.ranks, r)) != gone.end()) lost.push_back(r);
     if (lost.empty()) return out;
-    const std::optional<Slice> slice = most_lost(out.mesh, lost);
+    const std::optional<LostSlice> slice = most_lost(out.mesh, lost);
     if (!slice) return std::nullopt;
     out = without(out, *slice);
   }

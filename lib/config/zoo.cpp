@@ -16,9 +16,9 @@ namespace {
 using Int = std::int64_t;
 
 // Layers in sequence; a dim is named after the layer that makes it, with dots written as _.
-class Layers {
+class LayerChain {
  public:
-  explicit Layers(const ZooChoice& choice) : choice_(choice) {}
+  explicit LayerChain(const ZooChoice& choice) : choice_(choice) {}
 
   struct Conv {
     Index window = 3, stride = 1, padding = 1, groups = 1;
@@ -109,7 +109,7 @@ class Layers {
 };
 
 // what: what the network does to rows and columns. UserError: an image that is too small for it.
-void require_image(const Layers& net, Index least, const std::string& what) {
+void require_image(const LayerChain& net, Index least, const std::string& what) {
   for (const Dim& d : {net.choice().image[2], net.choice().image[3]})
     if (d.size < least)
       throw UserError(net.choice().network + " " + what + ": expected at least " + std::to_string(least) + ", \"" + d.name +
@@ -117,11 +117,12 @@ void require_image(const Layers& net, Index least, const std::string& what) {
 }
 
 // He et al., "Deep residual learning for image recognition", arXiv 1512.03385, table 1; stride in the 3x3 of a bottleneck.
-void resnet(Layers& net, const std::vector<Index>& blocks, bool bottleneck) {
+void resnet(LayerChain& net, const std::vector<Index>& blocks, bool bottleneck) {
   Index channels = net.width(64);
   std::string dim = "stem";
   net.conv("conv1", channels,
-           net.choice().small_stem ? Layers::Conv{.out = dim} : Layers::Conv{.window = 7, .stride = 2, .padding = 3, .out = dim});
+           net.choice().small_stem ? LayerChain::Conv{.out = dim}
+                                   : LayerChain::Conv{.window = 7, .stride = 2, .padding = 3, .out = dim});
   net.batch_norm("bn1", "relu");
   if (!net.choice().small_stem) net.max_pool("maxpool", 3, 2, 1);
   for (std::size_t stage = 0; stage < blocks.size(); stage++)
@@ -131,9 +132,11 @@ void resnet(Layers& net, const std::vector<Index>& blocks, bool bottleneck) {
                   stride = stage > 0 && b == 0 ? 2 : 1;
       const bool projects = stride != 1 || channels != out;
       const std::string into = projects ? "layer" + std::to_string(stage + 1) : dim;
-      net.conv(block + ".conv1", inner, bottleneck ? Layers::Conv{.window = 1, .padding = 0} : Layers::Conv{.stride = stride});
+      net.conv(block + ".conv1", inner,
+               bottleneck ? LayerChain::Conv{.window = 1, .padding = 0} : LayerChain::Conv{.stride = stride});
       net.batch_norm(block + ".bn1", "relu");
-      net.conv(block + ".conv2", bottleneck ? inner : out, bottleneck ? Layers::Conv{.stride = stride} : Layers::Conv{.out = into});
+      net.conv(block + ".conv2", bottleneck ? inner : out,
+               bottleneck ? LayerChain::Conv{.stride = stride} : LayerChain::Conv{.out = into});
       net.batch_norm(block + ".bn2", bottleneck ? "relu" : "");
       if (bottleneck) {
         net.conv(block + ".conv3", out, {.window = 1, .padding = 0, .out = into});
@@ -156,7 +159,7 @@ void resnet(Layers& net, const std::vector<Index>& blocks, bool bottleneck) {
 
 // The same paper, section 4.2: three stages of 3x3 convolutions, shortcuts without parameters (every second row and column, new
 // channels zero).
-void resnet_cifar(Layers& net, Index depth) {
+void resnet_cifar(LayerChain& net, Index depth) {
   const Index blocks = (depth - 2) / 6;
   Index channels = net.width(16);
   std::string dim = "stem";
@@ -187,7 +190,7 @@ void resnet_cifar(Layers& net, Index depth) {
 }
 
 // He et al., "Identity mappings in deep residual networks", arXiv 1603.05027: norm and activation before each convolution.
-void resnet_preactivated(Layers& net, Index depth) {
+void resnet_preactivated(LayerChain& net, Index depth) {
   const Index blocks = (depth - 2) / 9;
   Index channels = net.width(16);
   std::string dim = "stem";
@@ -222,7 +225,7 @@ void resnet_preactivated(Layers& net, Index depth) {
 
 // Simonyan and Zisserman, arXiv 1409.1556, configurations A and D; 0: a pool. torchvision's adaptive pool to 7x7 is left out where
 // features are smaller.
-void vgg(Layers& net, const std::vector<Index>& channels, bool norms) {
+void vgg(LayerChain& net, const std::vector<Index>& channels, bool norms) {
   require_image(net, 32, "halves rows and columns five times");
   Index number = 0, rows = net.choice().image[2].size, cols = net.choice().image[3].size;
   const auto name = [&](Index step) {
@@ -251,7 +254,7 @@ void vgg(Layers& net, const std::vector<Index>& channels, bool norms) {
 }
 
 // Sandler et al., arXiv 1801.04381, table 2.
-void mobilenet_v2(Layers& net) {
+void mobilenet_v2(LayerChain& net) {
   struct Stage {
     Index expansion, channels, blocks, stride;
   };
@@ -273,7 +276,7 @@ void mobilenet_v2(Layers& net) {
       }
       net.conv(block + ".conv." + std::to_string(part) + ".0", inner, {.stride = stride, .groups = inner});
       net.batch_norm(block + ".conv." + std::to_string(part) + ".1", "relu6");
-      const std::string into = residual ? dim : Layers::dim_of(block);
+      const std::string into = residual ? dim : LayerChain::dim_of(block);
       net.conv(block + ".conv." + std::to_string(part + 1), out, {.window = 1, .padding = 0, .out = into});
       net.batch_norm(block + ".conv." + std::to_string(part + 2));
       if (residual) net.sum(block, net.last(), in);
@@ -289,7 +292,7 @@ void mobilenet_v2(Layers& net) {
 
 // Ronneberger et al., arXiv 1505.04597, figure 1, in today's usual form: convolutions are padded, so that each pixel of the image
 // has its logits, and have batch norms. Layers are named as in github.com/milesial/Pytorch-UNet, with its bilinear=False.
-void unet(Layers& net) {
+void unet(LayerChain& net) {
   constexpr Index kLevels = 4;
   const Dim &rows = net.choice().image[2], &cols = net.choice().image[3];
   for (const Dim* d : {&rows, &cols})
@@ -324,7 +327,7 @@ void unet(Layers& net) {
 
 // LeCun et al., "Gradient-based learning applied to document recognition", 1998, in today's usual form: average pools, tanh, no
 // connection table.
-void lenet5(Layers& net) {
+void lenet5(LayerChain& net) {
   const bool padded = net.choice().image[2].size < 32;
   require_image(net, padded ? 12 : 16, "reads windows of 5, 2, 5 and 2 rows and columns");
   net.conv("conv1", net.width(6), {.window = 5, .padding = padded ? 2 : 0, .bias = true, .activation = "tanh"});
@@ -337,7 +340,7 @@ void lenet5(Layers& net) {
 }
 
 // From the paper that motley began with: partitioned and replicated convolutions in turn.
-void paper_mnist(Layers& net) {
+void paper_mnist(LayerChain& net) {
   require_image(net, 2, "halves rows and columns");
   Index number = 1;
   for (const auto& [channels, window] : {std::pair<Index, Index>{60, 7}, {120, 5}, {240, 3}}) {
@@ -350,7 +353,7 @@ void paper_mnist(Layers& net) {
   net.dense("dense1", "hidden", net.width(128), "relu");
   net.dense("dense2", "classes", net.choice().classes);
 }
-void paper_cifar(Layers& net) {
+void paper_cifar(LayerChain& net) {
   require_image(net, 8, "halves rows and columns three times");
   Index number = 1;
   for (const Index channels : {60, 120, 240, 480}) {
@@ -363,35 +366,35 @@ void paper_cifar(Layers& net) {
   net.dense("dense2", "classes", net.choice().classes);
 }
 
-const std::map<std::string, std::function<void(Layers&)>>& networks() {
+const std::map<std::string, std::function<void(LayerChain&)>>& networks() {
   const std::vector<Index> a{64, 0, 128, 0, 256, 256, 0, 512, 512, 0, 512, 512, 0},
       d{64, 64, 0, 128, 128, 0, 256, 256, 256, 0, 512, 512, 512, 0, 512, 512, 512, 0};
-  static const std::map<std::string, std::function<void(Layers&)>> all{
+  static const std::map<std::string, std::function<void(LayerChain&)>> all{
       {"lenet5", lenet5},
       {"mobilenet_v2", mobilenet_v2},
       {"paper_cifar", paper_cifar},
       {"paper_mnist", paper_mnist},
       {"resnet18",
-       [](Layers& net) {
+       [](LayerChain& net) {
          resnet(net, {2, 2, 2, 2}, false);
        }},
       {"resnet34",
-       [](Layers& net) {
+       [](LayerChain& net) {
          resnet(net, {3, 4, 6, 3}, false);
        }},
       {"resnet50",
-       [](Layers& net) {
+       [](LayerChain& net) {
          resnet(net, {3, 4, 6, 3}, true);
        }},
-      {"resnet20", [](Layers& net) { resnet_cifar(net, 20); }},
-      {"resnet56", [](Layers& net) { resnet_cifar(net, 56); }},
-      {"resnet110", [](Layers& net) { resnet_cifar(net, 110); }},
-      {"resnet1001", [](Layers& net) { resnet_preactivated(net, 1001); }},
+      {"resnet20", [](LayerChain& net) { resnet_cifar(net, 20); }},
+      {"resnet56", [](LayerChain& net) { resnet_cifar(net, 56); }},
+      {"resnet110", [](LayerChain& net) { resnet_cifar(net, 110); }},
+      {"resnet1001", [](LayerChain& net) { resnet_preactivated(net, 1001); }},
       {"unet", unet},
-      {"vgg11", [a](Layers& net) { vgg(net, a, false); }},
-      {"vgg16", [d](Layers& net) { vgg(net, d, false); }},
-      {"vgg11_bn", [a](Layers& net) { vgg(net, a, true); }},
-      {"vgg16_bn", [d](Layers& net) { vgg(net, d, true); }}};
+      {"vgg11", [a](LayerChain& net) { vgg(net, a, false); }},
+      {"vgg16", [d](LayerChain& net) { vgg(net, d, false); }},
+      {"vgg11_bn", [a](LayerChain& net) { vgg(net, a, true); }},
+      {"vgg16_bn", [d](LayerChain& net) { vgg(net, d, true); }}};
   return all;
 }
 
@@ -430,7 +433,7 @@ ZooChoice usual_choice(const std::string& network) {
 }
 
 Json zoo_model(const ZooChoice& choice) {
-  Layers layers(choice);
+  LayerChain layers(choice);
   const bool transformer = is_transformer(choice.network), tokens = reads_tokens(choice.network);
   if (!transformer) networks().at(choice.network)(layers);
   Json image;

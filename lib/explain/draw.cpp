@@ -9,11 +9,9 @@
 #include "explain/explain.h"
 #include "explain/picture.h"
 
-namespace motley {
+namespace motley::picture {
 
 namespace {
-
-using namespace picture;
 
 bool overlap(const std::vector<Shard>& held) {
   for (std::size_t i = 0; i < held.size(); i++)
@@ -215,8 +213,13 @@ class TensorPicture {
 
 }  // namespace
 
+}  // namespace motley::picture
+
+namespace motley {
+
 std::string explain_svg(const Plan& plan, const Profile& profile, const std::string& tensor) {
-  return tensor.empty() ? plan_svg(plan, profile) : TensorPicture(plan, profile, find_tensor(plan.data().passes, tensor)).draw();
+  return tensor.empty() ? plan_svg(plan, profile)
+                        : picture::TensorPicture(plan, profile, find_tensor(plan.data().passes, tensor)).draw();
 }
 
 }  // namespace motley

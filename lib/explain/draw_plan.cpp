@@ -11,11 +11,9 @@
 #include "graph/layers.h"
 #include "program/layer_seconds.h"
 
-namespace motley {
+namespace motley::picture {
 
 namespace {
-
-using namespace picture;
 
 // Tensors of which the same can be drawn, as one row: equal parts on every rank, equal kinds of exchange.
 struct OverviewRow {
@@ -167,8 +165,12 @@ class Overview {
 
 }  // namespace
 
+}  // namespace motley::picture
+
+namespace motley {
+
 std::string plan_svg(const Plan& plan, const Profile& profile) {
-  return Overview(plan, profile).draw();
+  return picture::Overview(plan, profile).draw();
 }
 
 }  // namespace motley

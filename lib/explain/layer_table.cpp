@@ -12,7 +12,7 @@ namespace motley {
 
 namespace {
 
-constexpr std::size_t kMostLayers = 20, kMostColumns = 4, kName = 34;
+constexpr std::size_t kMostLayers = 20, kMostRankColumns = 4, kName = 34;
 
 std::string time_or_dash(double seconds) {
   return seconds > 0 ? seconds_text(seconds) : "-";
@@ -21,7 +21,7 @@ std::string time_or_dash(double seconds) {
 std::string row(const LayerSeconds& layer, double step_seconds) {
   std::string out = "  " + padded(first_characters(layer.layer, kName), kName);
   const std::vector<double>& busy = layer.busy;
-  if (busy.size() <= kMostColumns) {
+  if (busy.size() <= kMostRankColumns) {
     for (const double seconds : busy) out += fmt::format("{:>11}", time_or_dash(seconds));
   } else {
     const auto [least, most] = std::minmax_element(busy.begin(), busy.end());
@@ -41,7 +41,7 @@ std::string layer_table(const StepByLayer& step, PlanDetail detail) {
                    [](const LayerSeconds* a, const LayerSeconds* b) { return a->slowest() > b->slowest(); });
   const std::size_t ranks = step.layers.front().busy.size();
   std::string out = "  " + padded("", kName);
-  if (ranks <= kMostColumns)
+  if (ranks <= kMostRankColumns)
     for (std::size_t r = 0; r < ranks; r++) out += fmt::format("{:>11}", "rank " + std::to_string(r));
   else
     out += fmt::format("{:>11}{:>11}{:>11}", "least", "most", "on");

@@ -34,7 +34,7 @@ Json per_rank(const std::vector<Shard>& held, int ranks) {
 
 // Limit of a summary.
 constexpr int kMostRanks = 16;
-constexpr std::size_t kMostExchanges = 24, kWidestParts = 40, kWidestBytes = 60, kMostColumns = 4;
+constexpr std::size_t kMostExchanges = 24, kWidestParts = 40, kWidestBytes = 60, kMostPartColumns = 4;
 
 // "64 parts of 0 to 12"
 std::string summary_of_parts(const std::vector<std::vector<Index>>& lists) {
@@ -96,7 +96,7 @@ std::string exchange_rows(std::vector<Described> exchanges, bool full) {
     exchanges = std::move(largest);
   }
   const std::size_t ranks = exchanges.front().bytes.size();
-  const bool columns = ranks <= kMostColumns;
+  const bool columns = ranks <= kMostPartColumns;
   std::string out = columns ? padded("exchanges: received per step", 51)
                             : "exchanges                                        received by each rank";
   for (std::size_t r = 0; r < ranks && columns; r++) out += fmt::format("{:>11}", "rank " + std::to_string(r));
@@ -127,10 +127,6 @@ std::string estimated_line(const PlanData& d) {
   return share > 0
              ? "estimated: kernels that were not measured, " + percent_text(share) + " of the seconds in which ranks compute\n"
              : "";
-}
-
-Json sizes_json(const std::vector<Index>& list) {
-  return Json::Array(list.begin(), list.end());
 }
 
 Json tensors_json(const PlanData& d, const Mesh& mesh) {

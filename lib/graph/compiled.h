@@ -30,7 +30,7 @@ struct RowFormula {
 
 const std::vector<CompiledFormula>& compiled_formulas();
 
-// At namespace scope in an op's file: `const Compiled kCompiled{forward(), gradient()};`
+// At namespace scope in an op's file: `const Compiled kSoftmaxCompiled{forward(), gradient()};`; the name is the op's.
 struct Compiled {
   Compiled(const std::vector<Formula>& formulas, Width width = Width::f32);
   explicit Compiled(const std::vector<RowFormula>& formulas);

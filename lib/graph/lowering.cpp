@@ -53,7 +53,7 @@ bool is_plain_map(const Pass& p) {
 namespace {
 
 // "[out 4, in 3]"
-std::string to_text(const Shape& shape) {
+std::string shape_text(const Shape& shape) {
   std::string out;
   for (const Dim& d : shape.dims()) out += (out.empty() ? "" : ", ") + d.name + " " + std::to_string(d.size);
   return "[" + out + "]";
@@ -112,8 +112,8 @@ int Lowering::weight(const Node& node, const WeightOptions& o, const Shape& shap
   if (initial == Initial::normal) tensor.deviation = o.deviation;
   const int id = add_parameter(std::move(tensor));
   if (const Shape& its = at(out_.tensors, id).shape; its != shape)
-    throw UserError("\"" + node.layer + "\" shares the weight of \"" + o.layer + "\", whose dims are " + to_text(its) +
-                    "; expected " + to_text(shape));
+    throw UserError("\"" + node.layer + "\" shares the weight of \"" + o.layer + "\", whose dims are " + shape_text(its) +
+                    "; expected " + shape_text(shape));
   if (node.layer != layer)
     if (auto& others = at(out_.tensors, id).shared_by; std::find(others.begin(), others.end(), node.layer) == others.end())
       others.push_back(node.layer);
@@ -251,6 +251,10 @@ Pass& map_pass(Lowering& to, const Node& node, const std::string& what, const st
   const bool keeps = p.writes.indices.size() == p.indices.size();
   if (is_plain_map(p) && keeps && to.tensor(from.front()).dtype != to.tensor(into).dtype) p.formula = converted();
   return p;
+}
+
+Formula product() {
+  return formula({operand(0) * operand(1)});
 }
 
 namespace {

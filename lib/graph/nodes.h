@@ -122,6 +122,7 @@ Pass& copy_pass(Lowering& to, const Node& node, const std::string& what, int fro
 // into's dims, then along the others.
 Pass& map_pass(Lowering& to, const Node& node, const std::string& what, const std::vector<int>& from, int into, Formula formula,
                double scale = 1.0);
+Formula product();  // of two operands
 
 // Removes passes that only copy: their reader reads the source, or the source's writers write the sum. Tensors named in `keep` (a
 // rule names them) stay.

@@ -31,7 +31,7 @@ inline OptimizerKey learning_rate_key() {
 void check_values(const std::string& kind, double learning_rate, const std::vector<OptimizerKey>& keys,
                   const std::vector<double>& values);
 
-// Declared at namespace scope: `static const OptimizerKind kKind("sgd", {...}, [](double rate, const auto& values) {...});`
+// Declared at namespace scope: `static const OptimizerKind kSgdKind("sgd", {...}, [](double rate, const auto& values) {...});`
 struct OptimizerKind {
   // values: in the order of the keys
   using Make = std::function<Optimizer(double learning_rate, const std::vector<double>& values, Decay decay)>;

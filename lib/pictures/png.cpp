@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-struct Source {
+struct PngSource {
   Failure failure{};
   const char* bytes = nullptr;
   std::size_t size = 0, at = 0;
@@ -30,7 +30,7 @@ struct Source {
 void warned(png_structp, png_const_charp) {}
 
 void give(png_structp png, png_bytep out, std::size_t size) {
-  auto* source = static_cast<Source*>(png_get_io_ptr(png));
+  auto* source = static_cast<PngSource*>(png_get_io_ptr(png));
   if (size > source->size - source->at) png_error(png, "the file ends too early");
   std::memcpy(out, source->bytes + source->at, size);
   source->at += size;
@@ -73,7 +73,7 @@ class Png {
   }
 
  private:
-  Source source_{};
+  PngSource source_{};
   png_structp png_ = nullptr;
   png_infop info_ = nullptr;
 };

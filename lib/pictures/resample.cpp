@@ -46,7 +46,7 @@ Filter filter_of(Index from, Index to, Range part) {
   return out;
 }
 
-std::uint8_t rounded(std::int32_t sum) {
+std::uint8_t to_byte(std::int32_t sum) {
   return static_cast<std::uint8_t>(std::clamp(sum >> kBits, 0, 255));
 }
 
@@ -60,7 +60,7 @@ void scale_line(const std::uint8_t* line, const Filter& filter, std::uint8_t* ou
     std::fill_n(sums, kChannels, 1 << (kBits - 1));
     for (Index i = 0; i < taps.count; i++)
       for (int c = 0; c < kChannels; c++) sums[c] += weight[i] * from[i * kChannels + c];
-    for (int c = 0; c < kChannels; c++) *out++ = rounded(sums[c]);
+    for (int c = 0; c < kChannels; c++) *out++ = to_byte(sums[c]);
   }
 }
 
@@ -72,7 +72,7 @@ void add_lines(const std::uint8_t* lines, std::size_t width, const std::int32_t*
     const std::uint8_t* line = lines + static_cast<std::size_t>(i) * width;
     for (std::size_t k = 0; k < width; k++) sums[k] += weights[i] * line[k];
   }
-  for (std::size_t k = 0; k < width; k++) out[k] = rounded(sums[k]);
+  for (std::size_t k = 0; k < width; k++) out[k] = to_byte(sums[k]);
 }
 
 // Of a region that is not scaled.

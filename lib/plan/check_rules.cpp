@@ -20,10 +20,6 @@ namespace motley {
 
 namespace {
 
-std::string quoted(const std::string& text) {
-  return "\"" + text + "\"";
-}
-
 template <class T>
 std::string list_of(const std::vector<T>& values) {
   std::string out;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/at.h"
+#include "base/json_fields.h"
 #include "kernels/kernel_spec_json.h"
 #include "plan/layouts.h"
 #include "plan/plan_file.h"
@@ -14,6 +15,10 @@ namespace motley {
 
 std::string hex(std::uint64_t value) {
   return fmt::format("{:016x}", value);
+}
+
+Json sizes_json(const std::vector<Index>& list) {
+  return Json::Array(list.begin(), list.end());
 }
 
 namespace {
@@ -110,14 +115,6 @@ Index option_of(Layouts& layouts, int tensor, const Layout& layout) {
   throw InternalError("a parameter's layout is one of those that its rules allow");
 }
 
-Json number(const std::optional<double>& v) {
-  return v ? Json(*v) : Json(nullptr);
-}
-
-Json sizes_json(const std::vector<Index>& list) {
-  return Json::Array(list.begin(), list.end());
-}
-
 Json cuts_json(const PlanData& d) {
   Json out{Json::Array{}};
   for (const CutChoice& c : d.cuts) {
@@ -141,17 +138,19 @@ Json predicted_json(const PlanData& d) {
         .set("memory_bytes", Json(r.memory_bytes));
     ranks.push(std::move(one));
   }
-  out.set("step_seconds", number(d.step_seconds))
-      .set("step_seconds_q25", number(d.step_q25))
-      .set("step_seconds_q75", number(d.step_q75))
-      .set("estimated_share", number(estimated_share(d)))
+  out.set("step_seconds", json_or_null(d.step_seconds))
+      .set("step_seconds_q25", json_or_null(d.step_q25))
+      .set("step_seconds_q75", json_or_null(d.step_q75))
+      .set("estimated_share", json_or_null(estimated_share(d)))
       .set("ranks", std::move(ranks));
   return out;
 }
 
 Json baselines_json(const Baseline& b) {
   Json out{Json::Object{}};
-  out.set("even", number(b.even)).set("proportional", number(b.proportional)).set("fast_alone", number(b.fast_alone));
+  out.set("even", json_or_null(b.even))
+      .set("proportional", json_or_null(b.proportional))
+      .set("fast_alone", json_or_null(b.fast_alone));
   return out;
 }
 

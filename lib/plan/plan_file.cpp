@@ -18,7 +18,7 @@ namespace motley {
 
 namespace {
 
-constexpr double kMost = 1e18;
+constexpr double kMostSeconds = 1e18;
 constexpr std::int64_t kMostChunks = 1024;  // of a schedule, or tiles of a message; a plan takes 16 at most
 
 struct PickFile {
@@ -81,7 +81,7 @@ Field<T> texts(const char* name, const char* doc, std::vector<std::string> T::*m
           }};
 }
 template <class T>
-Field<T> integer(const char* name, const char* doc, std::int64_t T::*member) {
+Field<T> integer_field(const char* name, const char* doc, std::int64_t T::*member) {
   return {name, doc, "integer", true, [member](Reader& r, const Json& j, T& out) { r.integer(j, out.*member, 0); }};
 }
 template <class T>
@@ -99,7 +99,7 @@ void read_lists(Reader& r, const Json& j, std::vector<std::vector<Index>>& out) 
 
 const Table<PickFile>& pick_fields() {
   static const Table<PickFile> table{
-      integer("index", "of the pass", &PickFile::index),
+      integer_field("index", "of the pass", &PickFile::index),
       text_field("name", "the index's, informative", &PickFile::name, false),
       texts("axes", "of the mesh", &PickFile::axes),
       text_field("per", "the axis along which the lists differ", &PickFile::per, false),
@@ -115,13 +115,14 @@ const Table<PassFile>& pass_fields() {
 
 const Table<AxisFile>& axis_fields() {
   static const Table<AxisFile> table{text_field("name", "of the axis", &AxisFile::name),
-                                     integer("size", "of the axis", &AxisFile::size)};
+                                     integer_field("size", "of the axis", &AxisFile::size)};
   return table;
 }
 
 const Table<ParameterFile>& parameter_fields() {
-  static const Table<ParameterFile> table{text_field("name", "of the parameter", &ParameterFile::name),
-                                          integer("option", "which of the layouts that its rules allow", &ParameterFile::option)};
+  static const Table<ParameterFile> table{
+      text_field("name", "of the parameter", &ParameterFile::name),
+      integer_field("option", "which of the layouts that its rules allow", &ParameterFile::option)};
   return table;
 }
 
@@ -218,31 +219,31 @@ const Table<CutChoice>& cut_fields() {
   return table;
 }
 
-const Table<PredictedRank>& rank_fields() {
+const Table<PredictedRank>& predicted_rank_fields() {
   const auto seconds = [](const char* name, const char* doc, double PredictedRank::*member, bool required) {
     return Field<PredictedRank>{name, doc, "number or null", required, [member](Reader& r, const Json& j, PredictedRank& out) {
-                                  if (!std::holds_alternative<std::nullptr_t>(j.value)) r.number(j, out.*member, 0, kMost);
+                                  if (!std::holds_alternative<std::nullptr_t>(j.value)) r.number(j, out.*member, 0, kMostSeconds);
                                 }};
   };
   static const Table<PredictedRank> table{
       seconds("seconds", "busy", &PredictedRank::seconds, true),
       seconds("estimated_seconds", "of these, those of kernels that were not measured", &PredictedRank::estimated_seconds, false),
-      integer("bytes", "received per step", &PredictedRank::bytes),
-      integer("memory_bytes", "of tensors", &PredictedRank::memory_bytes)};
+      integer_field("bytes", "received per step", &PredictedRank::bytes),
+      integer_field("memory_bytes", "of tensors", &PredictedRank::memory_bytes)};
   return table;
 }
 
 const Table<PlanFile>& plan_fields() {
   static const Table<PlanFile> predicted{
-      number_or_null("step_seconds", "of the slowest rank", &PlanFile::step_seconds, 0, kMost),
+      number_or_null("step_seconds", "of the slowest rank", &PlanFile::step_seconds, 0, kMostSeconds),
       number_or_null("step_seconds_q25", "lower quartile, from how the machine's speed varied while its profile was measured",
-                     &PlanFile::step_q25, 0, kMost),
-      number_or_null("step_seconds_q75", "upper quartile", &PlanFile::step_q75, 0, kMost),
+                     &PlanFile::step_q25, 0, kMostSeconds),
+      number_or_null("step_seconds_q75", "upper quartile", &PlanFile::step_q75, 0, kMostSeconds),
       unread<PlanFile>("estimated_share", "of the seconds in which the ranks compute"),
-      list_field("ranks", "per rank", &PlanFile::ranks, rank_fields())};
-  static const Table<Baseline> baselines{number_or_null("even", "seconds", &Baseline::even, 0, kMost),
-                                         number_or_null("proportional", "seconds", &Baseline::proportional, 0, kMost),
-                                         number_or_null("fast_alone", "seconds", &Baseline::fast_alone, 0, kMost)};
+      list_field("ranks", "per rank", &PlanFile::ranks, predicted_rank_fields())};
+  static const Table<Baseline> baselines{number_or_null("even", "seconds", &Baseline::even, 0, kMostSeconds),
+                                         number_or_null("proportional", "seconds", &Baseline::proportional, 0, kMostSeconds),
+                                         number_or_null("fast_alone", "seconds", &Baseline::fast_alone, 0, kMostSeconds)};
   static const Table<PlanFile> table{
       unread<PlanFile>("version", "of the file"),
       text_field("made_for", "a hash of the job's mesh and layout", &PlanFile::made_for, false),

@@ -12,11 +12,11 @@
 
 namespace motley {
 
-namespace {
-
-std::string quoted(const std::string& text) {
-  return "\"" + text + "\"";
+std::string quoted(const std::string& name) {
+  return "\"" + name + "\"";
 }
+
+namespace {
 
 class ConflictFinder {
  public:

@@ -10,7 +10,7 @@ namespace motley {
 
 namespace {
 
-constexpr Index kMostSize = Index{1} << 53;
+constexpr Index kMostPartSize = Index{1} << 53;
 const std::vector<std::string> kCuts{"profile", "even", "proportional"};
 const char* const kPartsForm = "expected \"profile\", \"even\", \"proportional\", { \"shares\": [...] } or a list of sizes";
 
@@ -39,11 +39,11 @@ std::vector<Index> read_sizes(Reader& r, const Json& j) {
   Index sum = 0;
   r.list(j, [&](const Json& one, std::size_t) {
     Index size = 0;
-    if (!r.integer(one, size, 0, kMostSize)) return;
+    if (!r.integer(one, size, 0, kMostPartSize)) return;
     sizes.push_back(size);
-    sum = std::min(sum + size, 2 * kMostSize);
+    sum = std::min(sum + size, 2 * kMostPartSize);
   });
-  if (sum > kMostSize) r.complain(j, "the sizes sum to more than 2^53");
+  if (sum > kMostPartSize) r.complain(j, "the sizes sum to more than 2^53");
   return sizes;
 }
 

@@ -15,7 +15,7 @@ bool is_undefined(const Pass& p, Index samples) {
   return p.own.of >= 0 && p.own.per_value * samples == 1;
 }
 
-std::string text_of(const Passes& passes, const Mesh& mesh, const Pass& p, int rank) {
+std::string statistic_text(const Passes& passes, const Mesh& mesh, const Pass& p, int rank) {
   const std::string& dim = at(p.indices, p.own.of).name;
   return "\"" + p.layer + "\" has local statistics, and rank " + std::to_string(rank) + " (" + mesh.device(rank).name +
          ") has only one value per statistic in " + (passes.accumulate > 1 ? "a micro-batch" : "a step") +
@@ -35,7 +35,7 @@ std::optional<std::string> undefined_statistics(const PlanData& data, const Mesh
     const Pass& p = data.passes.passes[k];
     for (int r = 0; r < mesh.ranks() && p.own.per_value == 1; r++)
       if (const Work& w = at(data.pass_plans[k].work, r); w.any && is_undefined(p, at(w.box, p.own.terms).size()))
-        return text_of(data.passes, mesh, p, r);
+        return statistic_text(data.passes, mesh, p, r);
   }
   return std::nullopt;
 }
@@ -54,7 +54,7 @@ void require_statistics(const Passes& passes, const Mesh& mesh, const LayoutRule
       const bool works =
           std::all_of(layout.cuts.begin(), layout.cuts.end(), [&](const auto& one) { return one.second.at(mesh, r).size() > 0; });
       if (works && is_undefined(p, cut->second.at(mesh, r).size()))
-        throw LayoutError(tensor.name, dim, text_of(passes, mesh, p, r));
+        throw LayoutError(tensor.name, dim, statistic_text(passes, mesh, p, r));
     }
   }
 }

@@ -65,9 +65,9 @@ std::optional<Blocked> blocked(const KernelSpec& spec, Index positions) {
 }
 
 // Consecutive kernels that may run block by block, from one step on.
-class Candidate {
+class ChainCandidate {
  public:
-  Candidate(const Program& program, int begin, Index positions) : program_(program), begin_(begin), positions_(positions) {}
+  ChainCandidate(const Program& program, int begin, Index positions) : program_(program), begin_(begin), positions_(positions) {}
 
   // False: the next step cannot be added.
   bool add() {
@@ -204,12 +204,12 @@ std::optional<Chain> chain_from(const Program& program, int begin, Chained which
   double most = 0;
   for (const Index positions : sizes) {
     if (positions < 2) continue;
-    Candidate candidate(program, begin, positions);
+    ChainCandidate candidate(program, begin, positions);
     for (int s = begin; s < end && candidate.add(); s++)
       if (const double gain = candidate.gain(which); gain > most) most = gain, by = positions, kernels = s + 1 - begin;
   }
   if (kernels == 0) return std::nullopt;
-  Candidate best(program, begin, by);
+  ChainCandidate best(program, begin, by);
   for (int i = 0; i < kernels; i++) check(best.add(), "a kernel that has been in the chain");
   return best.chain(which);
 }

@@ -32,7 +32,7 @@ struct Pieces {
 };
 
 // All messages of one exchange between this rank and others, both ways.
-struct Both {
+struct BothWays {
   Pieces sends{}, receives{};
 };
 
@@ -91,7 +91,7 @@ class Exchanger {
     return out;
   }
 
-  void post_and_wait(int exchange, Both both) {
+  void post_and_wait(int exchange, BothWays both) {
     auto& [sends, receives] = both;
     if (sends.pieces.empty() && receives.pieces.empty()) return;
     draft_.add(Post{exchange, std::move(sends.pieces), std::move(receives.pieces)}, std::move(sends.holds),
@@ -109,7 +109,7 @@ class Exchanger {
   void copy_hop(const Tensors& all, std::size_t hop, const std::string& what) {
     const std::vector<int> exchanges = exchanges_of(all, hop, what);
     for (std::size_t k = 0; k < exchanges.size(); k++) {
-      Both both;
+      BothWays both;
       std::vector<Unpack> unpacks;
       for (int t : all) copy_stage(t, hop, plan_.stage_of(t, hop, k), both, unpacks);
       post_and_wait(exchanges[k], std::move(both));
@@ -117,7 +117,8 @@ class Exchanger {
     }
   }
 
-  void copy_stage(int t, std::size_t hop, std::span<const BoxMessage* const> messages, Both& both, std::vector<Unpack>& unpacks) {
+  void copy_stage(int t, std::size_t hop, std::span<const BoxMessage* const> messages, BothWays& both,
+                  std::vector<Unpack>& unpacks) {
     const Stored::As to_as = hop == 1 ? Stored::As::home : Stored::As::reader;
     for (const BoxMessage* of : messages) {
       const BoxMessage& m = *of;
@@ -211,7 +212,7 @@ class Exchanger {
         }
     }
     for (std::size_t k = 0; k < exchanges.size(); k++) {
-      Both both;
+      BothWays both;
       std::map<int, Arrived> arrived;
       for (int t : all) arrived[t] = exchange_sums(t, k, trees[t], both);
       post_and_wait(exchanges[k], std::move(both));
@@ -255,7 +256,7 @@ class Exchanger {
   }
 
   // What will have arrived, in the messages' order: (writer's rank, box, pass) inside each owned box.
-  Arrived exchange_sums(int t, std::size_t stage, const Trees& trees, Both& both) {
+  Arrived exchange_sums(int t, std::size_t stage, const Trees& trees, BothWays& both) {
     const std::size_t stages = plan_.stages_of(t)[0].size();
     Arrived arrived;
     for (const BoxMessage* of : plan_.stage_of(t, 0, stage)) {

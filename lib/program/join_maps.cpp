@@ -15,7 +15,7 @@ namespace {
 // Of one kernel: every backend's maps can have so many (a CUDA kernel's arguments hold 15 operands and 10 extents).
 constexpr int kMostInputs = 12, kMostExtents = 10;
 
-bool same(const Place& a, const Place& b) {
+bool same_place(const Place& a, const Place& b) {
   return a.buffer == b.buffer && a.element == b.element;
 }
 
@@ -104,7 +104,7 @@ class Joiner {
     MapOperand operand{};
     Place place{};
     Opcode kind = Opcode::operand;
-    bool operator==(const Input& o) const { return operand == o.operand && same(place, o.place) && kind == o.kind; }
+    bool operator==(const Input& o) const { return operand == o.operand && same_place(place, o.place) && kind == o.kind; }
   };
 
   bool reads(std::size_t input) const { return then_.operands[input].buffer == buffer_; }
@@ -121,7 +121,8 @@ class Joiner {
     bool any = false;
     for (std::size_t i = 0; i < input_count(then_.spec); i++) {
       if (!reads(i)) continue;
-      if (!same(then_.operands[i], first_.operands.back()) || then_.spec.operands[i].dtype != first_.spec.operands.back().dtype)
+      if (!same_place(then_.operands[i], first_.operands.back()) ||
+          then_.spec.operands[i].dtype != first_.spec.operands.back().dtype)
         return false;
       auto factors = factors_of(first_.spec, then_.spec, then_.spec.operands[i].strides);
       if (!factors || (any && *factors != factors_)) return false;
@@ -351,7 +352,7 @@ class Joiner {
     for (std::size_t k = inputs; k < out_.operands.size(); k++)
       for (std::size_t i = 0; i < inputs; i++)
         if (out_.operands[i].buffer == out_.operands[k].buffer &&
-            !(same(out_.operands[i], out_.operands[k]) && out_.spec.operands[i].strides == out_.spec.operands[k].strides))
+            !(same_place(out_.operands[i], out_.operands[k]) && out_.spec.operands[i].strides == out_.spec.operands[k].strides))
           return false;
     return true;
   }
@@ -385,7 +386,7 @@ std::optional<RunKernel> join_sums(const RunKernel& first, const RunKernel& then
   std::vector<Opcode> kinds;  // of the operands so far
   const auto number_of = [&](const RunKernel& of, std::size_t i, Opcode kind) {
     for (std::size_t k = 0; k < kinds.size(); k++)
-      if (kinds[k] == kind && out.spec.operands[k] == of.spec.operands[i] && same(out.operands[k], of.operands[i]))
+      if (kinds[k] == kind && out.spec.operands[k] == of.spec.operands[i] && same_place(out.operands[k], of.operands[i]))
         return static_cast<int>(k);
     kinds.push_back(kind);
     out.spec.operands.push_back(of.spec.operands[i]);

@@ -20,7 +20,7 @@ namespace {
 constexpr double kMostMemory = 1.125;  // of the most memory without overlap: an eighth more for exchanges in flight
 
 constexpr Index kAll = std::numeric_limits<Index>::max();
-constexpr std::size_t kNever = std::numeric_limits<std::size_t>::max();
+constexpr std::size_t kNotUsed = std::numeric_limits<std::size_t>::max();
 
 struct Touch {
   int buffer = -1;
@@ -125,7 +125,7 @@ class Overlapper {
   bool goes_down(std::size_t i) const { return is_wait(i) || is_copy_of(i, received_, false); }
 
   struct Life {
-    std::size_t first = kNever, last = 0;
+    std::size_t first = kNotUsed, last = 0;
   };
   Index bytes(std::size_t buffer) const { return program_.buffers[buffer].bytes; }
   bool in_arena(std::size_t buffer) const { return program_.buffers[buffer].space == Space::arena; }
@@ -135,7 +135,7 @@ class Overlapper {
     return lasts_[buffer] ? Life{0, std::max(used.last, static_cast<std::size_t>(std::max(1, program_.combine_begin)) - 1)} : used;
   }
   void add_bytes(std::size_t buffer, Index bytes) {
-    if (!in_arena(buffer) || lives_[buffer].first == kNever) return;
+    if (!in_arena(buffer) || lives_[buffer].first == kNotUsed) return;
     begun_[life(buffer).first] += bytes;
     begun_[life(buffer).last + 1] -= bytes;
   }
@@ -150,7 +150,7 @@ class Overlapper {
         }
     for (const std::size_t b : used) {
       add_bytes(b, -bytes(b));
-      if (lives_[b].first >= from) lives_[b].first = kNever;
+      if (lives_[b].first >= from) lives_[b].first = kNotUsed;
       if (lives_[b].last <= to) lives_[b].last = 0;
     }
     for (std::size_t s = from; s <= to; s++)

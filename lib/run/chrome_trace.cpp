@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kSteps = 0, kDevice = 1, kBeside = 2;  // tracks; kBeside and on: simulated steps that last longer than measured ones
 
-std::string quoted(const std::string& text) {
+std::string json_text(const std::string& text) {
   return to_text(Json(text));
 }
 
@@ -66,7 +66,7 @@ class Writer {
         bytes += p.bytes;
       }
       if (!args.empty()) args = fmt::format(",\"peers\":[{}],\"bytes\":{}", args, bytes);
-      out.push_back({quoted(item.name), quoted(item.group), args});
+      out.push_back({json_text(item.name), json_text(item.group), args});
     }
     return out;
   }
@@ -81,7 +81,7 @@ class Writer {
     const char* word = side == Side::measured ? "measured" : "simulated";
     line(fmt::format(R"({{"ph":"M","name":"process_name","pid":{},"tid":0,"args":{{"name":"rank {} {}"}}}})", p, r, word));
     line(fmt::format(R"({{"ph":"M","name":"process_labels","pid":{},"tid":0,"args":{{"labels":{}}}}})", p,
-                     quoted(trace_.ranks[r].device)));
+                     json_text(trace_.ranks[r].device)));
     line(fmt::format(R"({{"ph":"M","name":"process_sort_index","pid":{},"tid":0,"args":{{"sort_index":{}}}}})", p, p));
     name_track(p, kSteps, "steps");
     if (side == Side::measured && trace_.ranks[r].own_clock) name_track(p, kDevice, "device");

@@ -15,7 +15,7 @@ namespace motley {
 
 namespace {
 
-constexpr double kBetween = 0.25;  // seconds from one meeting to the next, at least
+constexpr double kSecondsBetween = 0.25;  // seconds from one meeting to the next, at least
 
 enum class Doing : std::uint8_t { working, done, failed };
 
@@ -53,7 +53,7 @@ void each_alone(Runtime& rt, const std::string& doing, const std::function<void(
     Meetings meetings(rt.transport());
     double last = seconds_now();
     const Alive alive = [&](const char* what) {
-      if (seconds_now() - last < kBetween) return;
+      if (seconds_now() - last < kSecondsBetween) return;
       rt.phase(doing + what);
       if (any(meetings.end(), Doing::failed)) {
         meetings.begin(Doing::failed);

@@ -21,7 +21,7 @@ namespace {
 
 // Writes to stderr until its reader has stopped: this thread must not wait, else its rank would be taken for a hung one. A pipe
 // that is ready has space for PIPE_BUF bytes.
-void say(const std::string& text) {
+void say_without_waiting(const std::string& text) {
   const std::string line = "motley: " + text + "\n";
   pollfd file{STDERR_FILENO, POLLOUT, 0};
   for (std::string_view rest = line; !rest.empty() && ::poll(&file, 1, 0) > 0;) {
@@ -93,7 +93,7 @@ void Heartbeat::pause(double seconds) {
     if (others_) hung = others_->event();
   }
   if (!hung) return;
-  if (voice_ == Voice::speaks && !hung->known) say(hung->text);
+  if (voice_ == Voice::speaks && !hung->known) say_without_waiting(hung->text);
   end(static_cast<int>(Exit::hung), hung->text, hung->rank);
 }
 
@@ -110,17 +110,18 @@ void Heartbeat::act() {
       quiet = others_->quiet();
     }
   }
-  if (slow) say(*slow);
+  if (slow) say_without_waiting(*slow);
   if (hung) {
-    if (voice_ == Voice::speaks && !hung->known) say(hung->text);
+    if (voice_ == Voice::speaks && !hung->known) say_without_waiting(hung->text);
     end(static_cast<int>(Exit::hung), hung->text, hung->rank);
   }
   const Record mine = record_.now();
   if (mine.agreed < 0) return;
   // A rank that is stopped in MPI_Finalize would be left alone with mpiexec: the ranks that notice it stay until it is named.
   if (++agreed_beats_ < beats_in(limits_.end_seconds) || !quiet) return;
-  say("note: MPI_Finalize of " + who(mine) + " has not returned; the run was over, this rank exits with the agreed exit code " +
-      std::to_string(mine.agreed));
+  say_without_waiting("note: MPI_Finalize of " + who(mine) +
+                      " has not returned; the run was over, this rank exits with the agreed exit code " +
+                      std::to_string(mine.agreed));
   end(mine.agreed, mine.reason, -1);
 }
 

@@ -17,8 +17,8 @@ namespace motley {
 
 namespace {
 
-constexpr double kLeast = 0.05;                                          // of the budget: the least for each measurement
-constexpr int kMostRounds = 25, kMostScale = 3, kRunsOfThreeRounds = 8;  // including those that touch and warm up
+constexpr double kLeast = 0.05;                                               // of the budget: the least for each measurement
+constexpr int kMostTimerRounds = 25, kMostScale = 3, kRunsOfThreeRounds = 8;  // including those that touch and warm up
 constexpr std::size_t kMostAnchors = 8;
 constexpr double kSpread = 1.0 / 6, kSpreadSeconds = 10;  // of the budget, and at most
 constexpr double kFaster = 1.02;  // anchors' earlier seconds over those now, beyond which the earlier measurement was disturbed
@@ -152,7 +152,7 @@ bool KernelTimer::measure(Profile& profile, const std::vector<KernelSpec>& specs
   double before = 1;       // by which this device's earlier points are multiplied
   for (int scale = 0;;) {  // the batch is divided by 4 to that power
     const double allowed = required && scale == kMostScale ? std::max(budget(), options_.budget_seconds) : budget();
-    made = measured(tried, allowed, kMostRounds, required ? spread() : 0);
+    made = measured(tried, allowed, kMostTimerRounds, required ? spread() : 0);
     const double over = std::log(made.needed_seconds / allowed) / std::log(4.0);
     const int more = agree(rt_.transport(), made.fits ? 0 : std::clamp(static_cast<int>(std::ceil(over)), 1, kMostScale)).status;
     if (more == 0) {

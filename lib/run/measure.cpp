@@ -33,9 +33,9 @@ namespace {
 constexpr double kCandidates = 0.7, kOfPlan = 0.6, kChoices = 0.8;
 constexpr int kMostPlans = 5;
 
-class Measurer {
+class RuntimeMeasurer {
  public:
-  Measurer(Runtime& rt, const Mesh& mesh, const Step& step, const LayoutRules& rules, const MeasureOptions& options)
+  RuntimeMeasurer(Runtime& rt, const Mesh& mesh, const Step& step, const LayoutRules& rules, const MeasureOptions& options)
       : rt_(rt),
         mesh_(mesh),
         step_(step),
@@ -262,7 +262,7 @@ class Measurer {
 
 Profile measure(Runtime& rt, const Mesh& mesh, const Step& step, const LayoutRules& rules, const std::filesystem::path& keep_in,
                 const MeasureOptions& options) {
-  return Measurer(rt, mesh, step, rules, options).run(keep_in);
+  return RuntimeMeasurer(rt, mesh, step, rules, options).run(keep_in);
 }
 
 }  // namespace motley

@@ -64,7 +64,7 @@ Meeting meeting_at(const HostListener& listener) {
   return out;
 }
 
-std::string text_of(const std::vector<std::byte>& bytes) {
+std::string text_from(const std::vector<std::byte>& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
@@ -147,7 +147,7 @@ std::string make_record(Transport& transport, const Hosts& hosts, OnWatch& watch
   if (hosts.slot == 0) write(made.path());
   const std::string mine = made.path();
   const auto paths = transport.gather_all(std::as_bytes(std::span(mine)));
-  if (hosts.slot > 0) write(text_of(at(paths, hosts.here()[0])));
+  if (hosts.slot > 0) write(text_from(at(paths, hosts.here()[0])));
   if (watched.record) watched.record->ready();
   const Verdict worst = agree(transport, why.empty() ? 0 : 1, why);
   if (worst.status != 0) watched.record.reset();
@@ -227,7 +227,7 @@ std::vector<bool> sight_of(const Hosts& hosts, const std::vector<bool>& linked, 
   return out;
 }
 
-void say(const std::string& text) {
+void say_note(const std::string& text) {
   if (std::fputs(("motley: note: " + text + "\n").c_str(), stderr) < 0) return;  // nothing reads stderr
 }
 
@@ -260,8 +260,8 @@ void meet_hosts(Transport& transport, const Start& start, const Limits& limits, 
   if (!start.launched) {
     if (const std::string why = make_record(transport, hosts, watched, file); !why.empty()) {
       if (transport.rank() == 0)
-        say("the ranks cannot monitor each other's heartbeat (" + why + "); a wait of " +
-            std::to_string(std::lround(limits.hung_seconds)) + " s ends the job (MOTLEY_HUNG_SECONDS)");
+        say_note("the ranks cannot monitor each other's heartbeat (" + why + "); a wait of " +
+                 std::to_string(std::lround(limits.hung_seconds)) + " s ends the job (MOTLEY_HUNG_SECONDS)");
       return;
     }
     watched.heartbeat = std::make_unique<Heartbeat>(*watched.record, limits, Heartbeat::Voice::speaks);
@@ -271,7 +271,7 @@ void meet_hosts(Transport& transport, const Start& start, const Limits& limits, 
   watched.record->in_sight(sight_of(hosts, linked, transport.size()));
   if (const std::string note = unheard_note(hosts.ranks, linked, hosts.names, limits.hung_seconds);
       transport.rank() == 0 && !note.empty())
-    say(note);
+    say_note(note);
   watched.heartbeat->watch(host_watch(hosts, linked, std::move(far), start, limits, file, transport.size()));
 }
 

@@ -23,7 +23,7 @@ namespace {
 
 // Cuts at the first byte of a character, so that no character is cut in half.
 template <std::size_t N>
-void put_text(char (&to)[N], const std::string& text) {
+void fill_text(char (&to)[N], const std::string& text) {
   std::size_t length = std::min(text.size(), N - 1);
   while (length < text.size() && length > 0 && (static_cast<unsigned char>(text[length]) & 0xc0U) == 0x80U) length--;
   std::memset(to, 0, N);
@@ -68,9 +68,9 @@ RecordWriter::RecordWriter(const RecordPlace& place, int rank, const std::string
   fd_ = ::open(place.file.c_str(), make | O_WRONLY | O_CLOEXEC, 0600);
   record_.rank = rank;
   record_.pid = static_cast<std::int32_t>(getpid());
-  put_text(record_.host, host_name());
-  put_text(record_.device, device);
-  put_text(record_.phase, "start");
+  fill_text(record_.host, host_name());
+  fill_text(record_.device, device);
+  fill_text(record_.phase, "start");
   if (fd_ >= 0 && put(Put::now)) return;
   const std::string why = std::strerror(errno);
   if (fd_ >= 0) ::close(fd_);
@@ -119,7 +119,7 @@ void RecordWriter::ready() {
   {
     const std::lock_guard lock(mutex_);
     record_.ready = 1;
-    put_text(record_.phase, "ready");
+    fill_text(record_.phase, "ready");
     changed_ = true;
   }
   static_cast<void>(put(Put::soon));
@@ -128,7 +128,7 @@ void RecordWriter::ready() {
 void RecordWriter::phase(const std::string& text) {
   {
     const std::lock_guard lock(mutex_);
-    put_text(record_.phase, text);
+    fill_text(record_.phase, text);
     record_.moved++;
     changed_ = true;
   }
@@ -148,7 +148,7 @@ void RecordWriter::agreed(int code, const std::string& reason) {
   {
     const std::lock_guard lock(mutex_);
     record_.agreed = code;
-    put_text(record_.reason, reason);
+    fill_text(record_.reason, reason);
   }
   static_cast<void>(put(Put::now));
 }
@@ -168,7 +168,7 @@ void RecordWriter::end(int code, const std::string& reason, int blames, bool alo
     record_.code = code;
     record_.gave_up = alone ? 1 : 0;
     record_.blames = blames;
-    put_text(record_.reason, reason);
+    fill_text(record_.reason, reason);
   }
   static_cast<void>(put(Put::now));
 }
@@ -183,7 +183,7 @@ void RecordWriter::waiting(const std::string& what, int from) {
   record_.waiting = 1;
   record_.waits_for = from;
   record_.moved++;
-  put_text(record_.what, what);
+  fill_text(record_.what, what);
 }
 
 void RecordWriter::done(std::int64_t bytes_received) {

@@ -71,14 +71,14 @@ TraceItem item_of(const Program& program, int exchange, const Post& post, TraceI
                      std::any_of(post.receives.begin(), post.receives.end(), is_message)};
 }
 
-struct Recorded {  // by one rank's ring
+struct RecordedStep {  // by one rank's ring
   std::vector<Index> steps{};
   std::vector<TraceSpan> spans{};
   double ahead = 0;  // seconds to add to that rank's clock
 };
 
-Recorded recorded_by(const StepTrace& trace) {
-  Recorded out;
+RecordedStep recorded_by(const StepTrace& trace) {
+  RecordedStep out;
   for (std::size_t k = 0; k < trace.steps(); k++) {
     out.steps.push_back(trace.number(k));
     const auto spans = trace.spans(k);
@@ -88,11 +88,11 @@ Recorded recorded_by(const StepTrace& trace) {
 }
 
 // Every rank's record, on rank 0, one rank after another: other ranks do not need it.
-std::vector<Recorded> collect(Recorded mine, Transport& transport) {
+std::vector<RecordedStep> collect(RecordedStep mine, Transport& transport) {
   struct Memory {  // of one rank's messages
     double time = 0;
     std::uint64_t sizes[2]{};
-    Recorded trace{};
+    RecordedStep trace{};
   };
   const auto send = [](control::InFlight& messages, int to, auto&& values) {
     messages.send(to, control::kTrace, std::as_bytes(std::span(values)));
@@ -102,7 +102,7 @@ std::vector<Recorded> collect(Recorded mine, Transport& transport) {
     messages.receive(from, control::kTrace, std::as_writable_bytes(std::span(values)));
     messages.finish("the trace");
   };
-  std::vector<Recorded> all;
+  std::vector<RecordedStep> all;
   if (transport.rank() != 0) {
     const auto out = std::make_shared<Memory>();
     control::InFlight messages(transport, out);
@@ -143,9 +143,9 @@ std::vector<Recorded> collect(Recorded mine, Transport& transport) {
 }
 
 // A rank with a longer Program keeps fewer steps.
-std::vector<Index> recorded_by_all(const std::vector<Recorded>& ranks) {
+std::vector<Index> recorded_by_all(const std::vector<RecordedStep>& ranks) {
   std::vector<Index> common = ranks.front().steps;
-  for (const Recorded& h : ranks) {
+  for (const RecordedStep& h : ranks) {
     std::vector<Index> both;
     std::set_intersection(common.begin(), common.end(), h.steps.begin(), h.steps.end(), std::back_inserter(both));
     common = std::move(both);
@@ -206,7 +206,7 @@ std::vector<TraceItem> trace_items(const Program& program) {
 
 RunTrace gather_trace(const Plan& plan, const Profile& profile, const StepTrace& mine, Transport& transport) {
   RunTrace out;
-  std::vector<Recorded> all = collect(recorded_by(mine), transport);
+  std::vector<RecordedStep> all = collect(recorded_by(mine), transport);
   if (transport.rank() != 0) return out;
   const PlanData& data = plan.data();
   out.steps = recorded_by_all(all);

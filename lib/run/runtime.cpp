@@ -108,7 +108,7 @@ Ending guarded(const std::function<void()>& body) {
   }
 }
 
-void say(const std::string& text) {
+void say_lines(const std::string& text) {
   if (std::fputs((lines_of(text) + "\n").c_str(), stderr) < 0) return;  // nothing reads stderr
 }
 
@@ -120,7 +120,7 @@ std::string named(const std::string& rank, const std::string& text) {
 // the records that a rank left.)
 void left_by_exit(int code, void* /*unused*/) {
   if (!g_in_body || code != 0) return;
-  say("motley: exit() was called in the body of run(), where other ranks wait for this one; return from it, or throw");
+  say_lines("motley: exit() was called in the body of run(), where other ranks wait for this one; return from it, or throw");
   std::this_thread::sleep_for(kPrinted);
   MpiSession::abort(static_cast<int>(Exit::internal));
 }
@@ -167,7 +167,7 @@ Ending live(const MpiSession& session, OnWatch& watched, const Start& start, con
   const auto all = control::farewell(wires, own.code, own.text, own.code == 0 ? 0 : kPatienceSeconds);
   wires.observe(nullptr);
   const Ending end = all ? Ending{all->worst.status, all->worst.text} : own;
-  if (end.code != 0 && (!all || all->worst.rank == start.rank)) say(own.text);
+  if (end.code != 0 && (!all || all->worst.rank == start.rank)) say_lines(own.text);
   if (all && all->clean) {
     if (watched.record) watched.record->agreed(end.code, end.text);
     return end;
@@ -184,10 +184,10 @@ class StartDeadline {
       : thread_([this, rank, seconds] {
           std::unique_lock lock(mutex_);
           if (begun_.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return has_begun_; })) return;
-          say(named("rank " + std::to_string(rank),
-                    fmt::format("MPI_Init has not returned after {:g} s: a rank has not started, or has ended "
-                                "or stopped before; set MOTLEY_START_SECONDS if ranks start slowly",
-                                seconds)));
+          say_lines(named("rank " + std::to_string(rank),
+                          fmt::format("MPI_Init has not returned after {:g} s: a rank has not started, or has ended "
+                                      "or stopped before; set MOTLEY_START_SECONDS if ranks start slowly",
+                                      seconds)));
           MpiSession::end_others(static_cast<int>(Exit::hung));
           _exit(static_cast<int>(Exit::hung));
         }) {}
@@ -230,7 +230,7 @@ int run_among_others(const Start& start, int argc, char** argv, const std::funct
   });
   if (failure.code != 0) {
     end = {failure.code, named("rank " + std::to_string(start.rank), failure.text)};
-    say(end.text);
+    say_lines(end.text);
   }
   if (failure.code != 0) give_up(watched, start, end);
   quit_watch(watched);
@@ -292,11 +292,11 @@ int run(int argc, char** argv, const std::function<void(Runtime&)>& body) {
     }
     Runtime alone(std::move(in_memory(1)[0]));
     const Ending own = guarded([&] { body(alone); });
-    if (own.code != 0) say(named(alone.name(), own.text));
+    if (own.code != 0) say_lines(named(alone.name(), own.text));
     code = own.code;
   });
   if (ending.code == 0) return code;
-  say("motley: " + ending.text);
+  say_lines("motley: " + ending.text);
   return ending.code;
 }
 

@@ -13,7 +13,7 @@ namespace {
 
 using Queue = DeviceMemory::Queue;
 
-std::size_t rounded(std::size_t bytes) {
+std::size_t aligned(std::size_t bytes) {
   return (bytes + 255) / 256 * 256;
 }
 
@@ -29,7 +29,7 @@ void StagedExchanges::add(int exchange, const std::vector<Message>& sends, const
   e.uploaded = device_.make_mark();
   auto put = [&](std::vector<Piece>& pieces, const Message& m) {
     pieces.push_back({m, e.bytes, nullptr});
-    if (!direct_) e.bytes += rounded(m.bytes.size());
+    if (!direct_) e.bytes += aligned(m.bytes.size());
   };
   for (const Message& m : receives) put(e.receives, m);
   for (const Message& m : sends) {

@@ -44,7 +44,7 @@ class Sums {
 };
 
 // The part of a step's time that no event covers: progressing messages between kernels, and the loop itself.
-constexpr const char* kBetween = "between events";
+constexpr const char* kBetweenEvents = "between events";
 
 RankTraceSummary summary_of(const RankTrace& rank, std::size_t first, std::size_t steps) {
   RankTraceSummary out;
@@ -64,8 +64,8 @@ RankTraceSummary summary_of(const RankTrace& rank, std::size_t first, std::size_
       if (span.begin >= step.begin && span.end <= step.end) rest -= span.end - span.begin;
     }
     if (rank.own_clock) continue;  // the device's kernels and the host's waits run in parallel
-    rows.add(kBetween, kBetween, k, rest);
-    groups.add(kBetween, kBetween, k, rest);
+    rows.add(kBetweenEvents, kBetweenEvents, k, rest);
+    groups.add(kBetweenEvents, kBetweenEvents, k, rest);
   }
   out.step = quartiles(whole);
   if (!rank.simulated.empty()) {
@@ -76,8 +76,8 @@ RankTraceSummary summary_of(const RankTrace& rank, std::size_t first, std::size_
       groups.predict(item.group, item.group, seconds);
     }
     if (!rank.own_clock) {
-      rows.predict(kBetween, kBetween, 0);
-      groups.predict(kBetween, kBetween, 0);
+      rows.predict(kBetweenEvents, kBetweenEvents, 0);
+      groups.predict(kBetweenEvents, kBetweenEvents, 0);
     }
     const TraceSpan step = rank.simulated_step();
     out.predicted_step = step.end - step.begin;

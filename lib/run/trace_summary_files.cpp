@@ -15,11 +15,7 @@ namespace motley {
 
 namespace {
 
-Json known(const std::optional<double>& value) {
-  return value ? Json(*value) : Json(nullptr);
-}
-
-Json json_of(const Quartiles& q) {
+Json quartiles_json(const Quartiles& q) {
   Json out;
   out.set("q25", q.q25).set("median", q.median).set("q75", q.q75);
   return out;
@@ -32,15 +28,15 @@ std::optional<double> share(const TraceRow& row, const std::optional<double>& ga
   return *difference / *gap;
 }
 
-Json json_of(const std::vector<TraceRow>& rows, const std::optional<double>& gap) {
+Json quartiles_json(const std::vector<TraceRow>& rows, const std::optional<double>& gap) {
   Json out{Json::Array{}};
   for (const TraceRow& row : rows) {
     Json one;
     one.set("name", row.name)
         .set("group", row.group)
-        .set("measured_seconds", json_of(row.measured))
-        .set("predicted_seconds", known(row.predicted));
-    one.set("difference_seconds", known(row.difference())).set("share_of_gap", known(share(row, gap)));
+        .set("measured_seconds", quartiles_json(row.measured))
+        .set("predicted_seconds", json_or_null(row.predicted));
+    one.set("difference_seconds", json_or_null(row.difference())).set("share_of_gap", json_or_null(share(row, gap)));
     out.push(std::move(one));
   }
   return out;
@@ -60,11 +56,6 @@ Field<T> known_field(const char* name, const char* doc, std::optional<double> T:
             double value = 0;
             if (r.number(j, value, -1e12, 1e12)) out.*member = value;
           }};
-}
-
-template <class T>
-Field<T> count_field(const char* name, const char* doc, Index T::*member) {
-  return {name, doc, "integer", true, [member](Reader& r, const Json& j, T& out) { r.integer(j, out.*member, 0); }};
 }
 
 template <class T>
@@ -139,15 +130,16 @@ std::string known_text(const std::optional<double>& seconds) {
   return seconds ? seconds_text(*seconds) : "unknown";
 }
 
-struct Line {
+struct RankLine {
   std::string rank{};
   const TraceRow* row = nullptr;
 };
 
-std::string table_of(std::vector<Line> lines, const std::string& title, const TraceSummary& s) {
-  std::stable_sort(lines.begin(), lines.end(), [](const Line& a, const Line& b) { return a.row->weight() > b.row->weight(); });
+std::string table_of(std::vector<RankLine> lines, const std::string& title, const TraceSummary& s) {
+  std::stable_sort(lines.begin(), lines.end(),
+                   [](const RankLine& a, const RankLine& b) { return a.row->weight() > b.row->weight(); });
   std::size_t width = title.size() + 5, group = 5;  // including the unit
-  for (const Line& l : lines) {
+  for (const RankLine& l : lines) {
     width = std::max(width, l.row->name.size());
     group = std::max(group, l.row->group.size());
   }
@@ -155,7 +147,7 @@ std::string table_of(std::vector<Line> lines, const std::string& title, const Tr
   constexpr const char* kForm = "{:<6}{:<{}}  {:<{}}{:>12}{:>12}{:>12}{:>12}{:>12}{:>9}\n";
   std::string out = fmt::format(kForm, "rank", fmt::format("{} ({})", title, unit.name), width, "group", group, "q25", "median",
                                 "q75", "predicted", "difference", "of gap");
-  for (const Line& l : lines) {
+  for (const RankLine& l : lines) {
     const TraceRow& row = *l.row;
     const auto part = share(row, s.gap());
     out += fmt::format(kForm, l.rank, row.name, width, row.group, group, in(unit, row.measured.q25), in(unit, row.measured.median),
@@ -165,8 +157,8 @@ std::string table_of(std::vector<Line> lines, const std::string& title, const Tr
   return out;
 }
 
-std::vector<Line> lines_of(const TraceSummary& s, std::vector<TraceRow> RankTraceSummary::*rows) {
-  std::vector<Line> out;
+std::vector<RankLine> rank_lines(const TraceSummary& s, std::vector<TraceRow> RankTraceSummary::*rows) {
+  std::vector<RankLine> out;
   for (std::size_t r = 0; r < s.ranks.size(); r++)
     for (const TraceRow& row : s.ranks[r].*rows) out.push_back({std::to_string(r), &row});
   return out;
@@ -180,24 +172,24 @@ Json to_json(const TraceSummary& s) {
   for (const RankTraceSummary& r : s.ranks) {
     Json one;
     one.set("device", r.device)
-        .set("disturbed", known(r.disturbed))
-        .set("measured_step_seconds", json_of(r.step))
-        .set("predicted_step_seconds", known(r.predicted_step));
-    one.set("rows", json_of(r.rows, gap)).set("groups", json_of(r.groups, gap));
+        .set("disturbed", json_or_null(r.disturbed))
+        .set("measured_step_seconds", quartiles_json(r.step))
+        .set("predicted_step_seconds", json_or_null(r.predicted_step));
+    one.set("rows", quartiles_json(r.rows, gap)).set("groups", quartiles_json(r.groups, gap));
     ranks.push(std::move(one));
   }
   for (const std::string& note : s.notes) notes.push(note);
   out.set("version", 1).set("first_step", s.first_step).set("last_step", s.last_step).set("steps", s.steps);
-  out.set("measured_step_seconds", json_of(s.step))
-      .set("predicted_step_seconds", known(s.predicted_step))
-      .set("difference_seconds", known(gap));
-  out.set("disturbed", known(s.disturbed())).set("ranks", std::move(ranks)).set("notes", std::move(notes));
+  out.set("measured_step_seconds", quartiles_json(s.step))
+      .set("predicted_step_seconds", json_or_null(s.predicted_step))
+      .set("difference_seconds", json_or_null(gap));
+  out.set("disturbed", json_or_null(s.disturbed())).set("ranks", std::move(ranks)).set("notes", std::move(notes));
   return out;
 }
 
 std::string to_text(const TraceSummary& s) {
-  std::string out = table_of(lines_of(s, &RankTraceSummary::rows), "name", s);
-  out += "\n" + table_of(lines_of(s, &RankTraceSummary::groups), "sum by group", s) + "\n";
+  std::string out = table_of(rank_lines(s, &RankTraceSummary::rows), "name", s);
+  out += "\n" + table_of(rank_lines(s, &RankTraceSummary::groups), "sum by group", s) + "\n";
   out += fmt::format("steps           {}, the last {} of the run that are timed and kept: {} to {}\n", s.steps, s.steps,
                      s.first_step, s.last_step);
   out += fmt::format("predicted step  {}\n", known_text(s.predicted_step));

@@ -15,7 +15,7 @@ namespace {
 constexpr double kFarSeconds = 2;      // additional seconds for a rank of another host
 constexpr double kBeatingSeconds = 2;  // a rank that has not beaten for so long may be stopped
 
-std::string seconds_text(double seconds) {
+std::string whole_seconds_text(double seconds) {
   return std::to_string(std::lround(seconds)) + " s";
 }
 
@@ -68,8 +68,8 @@ std::optional<Hung> silence(const Seen& rank, const Limits& limits) {
   if (!rank.now) return std::nullopt;
   if (rank.now->code == static_cast<int>(Exit::hung)) return Hung{rank.now->blames, rank.now->reason, !rank.far};
   if (rank.silent < beats_in(limits.hung_seconds) + (rank.far ? beats_in(kFarSeconds) : 0)) return std::nullopt;
-  return Hung{rank.rank,
-              who(*rank.now) + " hung in phase '" + rank.now->phase + "': no heartbeat for " + seconds_text(limits.hung_seconds)};
+  return Hung{rank.rank, who(*rank.now) + " hung in phase '" + rank.now->phase + "': no heartbeat for " +
+                             whole_seconds_text(limits.hung_seconds)};
 }
 
 Watch::Watch(std::vector<Watched> ranks, int of, Limits limits) : of_(of), limits_(limits) {
@@ -135,7 +135,7 @@ std::optional<Hung> Watch::not_ready() const {
     names += (names.empty() ? "" : ", ") + (rank.now ? who(*rank.now) : "rank " + std::to_string(rank.rank));
   }
   if (names.empty()) return std::nullopt;
-  return Hung{-1, "not ready " + seconds_text(limits_.start_seconds) + " after the start: " + names};
+  return Hung{-1, "not ready " + whole_seconds_text(limits_.start_seconds) + " after the start: " + names};
 }
 
 std::optional<Hung> Watch::deadlock() const {
@@ -147,7 +147,7 @@ std::optional<Hung> Watch::deadlock() const {
     waits += (waits.empty() ? "" : "; ") + waits_for(*rank.now);
   }
   if (waits.empty()) return std::nullopt;
-  return Hung{-1, "every rank waits and no data has moved for " + seconds_text(limits_.hung_seconds) + ": " + waits};
+  return Hung{-1, "every rank waits and no data has moved for " + whole_seconds_text(limits_.hung_seconds) + ": " + waits};
 }
 
 std::optional<std::string> Watch::slow() {
@@ -157,7 +157,7 @@ std::optional<std::string> Watch::slow() {
     const Seen* other = find(rank.now->waits_for);
     if (other == nullptr || !other->runs() || other->now->waiting != 0 || !is_beating(*other, limits_)) continue;
     rank.reported = true;
-    return waits_for(*rank.now) + " since " + seconds_text(limits_.hung_seconds) + ": " + who(*other->now) +
+    return waits_for(*rank.now) + " since " + whole_seconds_text(limits_.hung_seconds) + ": " + who(*other->now) +
            " computes in phase '" + other->now->phase + "'";
   }
   return std::nullopt;

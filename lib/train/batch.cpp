@@ -43,7 +43,7 @@ void each_sample(const std::vector<Index>& which, const Box& box, std::span<std:
   }
 }
 
-std::string to_text(const std::vector<Index>& extents) {
+std::string extents_text(const std::vector<Index>& extents) {
   std::string out;
   for (const Index n : extents) out += (out.empty() ? "" : ", ") + std::to_string(n);
   return "[" + out + "]";
@@ -59,7 +59,7 @@ void BatchReader::operator()(const Box& box, std::span<std::byte> to) const {
     for (std::size_t d = 0; d < extents.size(); d++)
       if (box[d + 1].begin < 0 || box[d + 1].end > extents[d])
         throw UserError("a sample's part up to " + std::to_string(box[d + 1].end) + " along dim " + std::to_string(d + 1) +
-                        " is read, but samples have the sizes " + to_text(extents));
+                        " is read, but samples have the sizes " + extents_text(extents));
   of_ == Of::samples ? read_samples(box, to) : read_labels(box, to);
 }
 
@@ -73,8 +73,8 @@ void BatchReader::check_fits(const StepTensor& tensor, Index samples) const {
   for (std::size_t d = 1; d < tensor.shape.rank(); d++) sizes.push_back(tensor.shape[d].size);
   const bool one_for_all = of_ == Of::labels && extents().empty();
   if (sizes != extents() && !one_for_all)
-    throw UserError("\"" + tensor.name + "\" is fed by " + what + " of the sizes " + to_text(extents()) + "; expected " +
-                    to_text(sizes) + ", those of its dims after the first");
+    throw UserError("\"" + tensor.name + "\" is fed by " + what + " of the sizes " + extents_text(extents()) + "; expected " +
+                    extents_text(sizes) + ", those of its dims after the first");
   if ((dtype() == DType::i32) != (tensor.dtype == DType::i32))
     throw UserError("\"" + tensor.name + "\" is fed by " + what + " that are " + (dtype() == DType::i32 ? "integers" : "floats") +
                     "; expected " + (tensor.dtype == DType::i32 ? "integers" : "floats"));

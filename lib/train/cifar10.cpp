@@ -13,7 +13,7 @@ namespace motley {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr Index kClasses = 10, kImage = 3 * 32 * 32, kRecord = 1 + kImage;
+constexpr Index kCifarClasses = 10, kImage = 3 * 32 * 32, kRecord = 1 + kImage;
 
 struct Records {
   std::vector<std::uint8_t> pixels{}, labels{};
@@ -25,7 +25,7 @@ void read_batch(const fs::path& path, Records& into) {
   do {
     const Index at = file.position();
     file.read(record);
-    if (record[0] >= kClasses) file.damaged(at, "the label " + std::to_string(record[0]) + "; expected 0 to 9");
+    if (record[0] >= kCifarClasses) file.damaged(at, "the label " + std::to_string(record[0]) + "; expected 0 to 9");
     into.labels.push_back(record[0]);
     into.pixels.insert(into.pixels.end(), record.begin() + 1, record.end());
   } while (!file.at_end());

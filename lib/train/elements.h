@@ -11,6 +11,8 @@
 
 namespace motley {
 
+inline constexpr Index kMostChecked = Index{1} << 30;  // bytes of a file that are checked before the first step
+
 // `count` elements of type T, from byte `start` of a file on, read in blocks, which often contain the next ones needed. For one
 // thread.
 template <class T>

@@ -89,7 +89,7 @@ OutputDims dims_of(const Passes& passes, const StepTensor& output, const Evaluat
   return {shape.position(batch), shape.position(over)};
 }
 
-const char* name_of(LossKind loss) {
+const char* name_of_loss(LossKind loss) {
   if (loss == LossKind::softmax_cross_entropy) return "softmax_cross_entropy";
   return loss == LossKind::mean_squared_error ? "mean_squared_error" : "binary_cross_entropy";
 }
@@ -159,7 +159,8 @@ class Evaluating {
   void check_labels() const {
     const bool classes = options_.loss == LossKind::softmax_cross_entropy;
     if (options_.per_class && !classes)
-      throw UserError(std::string("the labels of ") + name_of(options_.loss) + " have no classes that could be counted one by one");
+      throw UserError(std::string("the labels of ") + name_of_loss(options_.loss) +
+                      " have no classes that could be counted one by one");
     if (options_.per_class && this->classes() > EvaluateOptions::kMostPerClass)
       throw UserError(fmt::format("{} classes are too many to be counted one by one; at most {}", this->classes(),
                                   EvaluateOptions::kMostPerClass));
@@ -291,7 +292,7 @@ Evaluation evaluate(Runtime& rt, Predictor& predictor, const std::shared_ptr<con
   same_settings(rt.transport(), "evaluates",
                 {fmt::format("{} samples", data->samples()), "the input " + options.image, "the classes' dim " + options.over,
                  options.ignored ? fmt::format("the ignored label {}", *options.ignored) : "no ignored label",
-                 fmt::format("label_smoothing {}", options.label_smoothing), std::string("the loss ") + name_of(options.loss),
+                 fmt::format("label_smoothing {}", options.label_smoothing), std::string("the loss ") + name_of_loss(options.loss),
                  options.per_class ? "class by class" : "all classes together"});
   return evaluating->run();
 }

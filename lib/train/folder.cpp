@@ -38,13 +38,13 @@ Scaled scaled(const PictureSize& picture, const Resize& resize) {
   return {size, middle(size.rows, resize.rows), middle(size.cols, resize.cols)};
 }
 
-std::string to_text(const PictureSize& size) {
+std::string size_text(const PictureSize& size) {
   return fmt::format("{} x {}", size.rows, size.cols);
 }
 
 [[noreturn]] void refuse_size(const fs::path& file, const PictureSize& size, bool is_turned, const PictureSize& expected) {
-  throw OtherSize(fmt::format("{}: an image of {} (rows, columns{}); expected {}", file.string(), to_text(size),
-                              is_turned ? ", turned as its EXIF says" : "", to_text(expected)));
+  throw OtherSize(fmt::format("{}: an image of {} (rows, columns{}); expected {}", file.string(), size_text(size),
+                              is_turned ? ", turned as its EXIF says" : "", size_text(expected)));
 }
 
 // pixels: [rows, cols, channels] of a box, out: [channels, rows, cols] of those channels.
@@ -120,7 +120,7 @@ void PictureFiles::read_region(Index sample, const PickRegion& pick, const Box& 
   const PictureRegion picked = pick(picture.size.rows, picture.size.cols);
   const auto inside = [](Range part, Index all) { return part.begin >= 0 && part.size() > 0 && part.end <= all; };
   if (!inside(picked.rows, picture.size.rows) || !inside(picked.cols, picture.size.cols))
-    throw UserError("a region outside of the picture of " + to_text(picture.size));
+    throw UserError("a region outside of the picture of " + size_text(picture.size));
   to_planes(resized(picture, {picked.rows, picked.cols}, sample_size(), {box[1], box[2]}), extents_[0], box[0], out);
 }
 
@@ -188,7 +188,7 @@ void with_sample(const FolderData& data, Index sample, F&& use) {
   sample < trained ? use(data.listing.train.name, *data.train, sample) : use(data.listing.test.name, *data.test, sample - trained);
 }
 
-std::string name_of(const FolderData& data, Index sample) {
+std::string name_of_sample(const FolderData& data, Index sample) {
   std::string out;
   with_sample(data, sample,
               [&](const std::string& folder, const PictureFiles& part, Index n) { out = folder + "/" + at(part.files(), n); });
@@ -205,7 +205,7 @@ FolderHeaders read_headers(const FolderData& data) {
       out.other_size.emplace_back(e.what());
     } catch (const UserError& e) {
       if (e.code() != Exit::data) throw;
-      out.damaged.push_back({name_of(data, n), e.what()});
+      out.damaged.push_back({name_of_sample(data, n), e.what()});
     }
   return out;
 }
@@ -215,7 +215,7 @@ std::vector<DamagedPicture> undecodable(const FolderData& data, Range samples, I
     with_sample(data, n, [](const std::string&, const PictureFiles& part, Index its) { part.check_decodes(its); });
   };
   std::vector<DamagedPicture> out;
-  for (const Unreadable& one : unreadable(samples, step, decode, cores)) out.push_back({name_of(data, one.sample), one.why});
+  for (const Unreadable& one : unreadable(samples, step, decode, cores)) out.push_back({name_of_sample(data, one.sample), one.why});
   return out;
 }
 

@@ -19,7 +19,7 @@ namespace {
 constexpr std::array kTestNames{"test", "val", "valid", "validation"};
 constexpr const char* kExpected = "expected train/CLASS/*.png or *.jpg, and test/ likewise";
 
-std::string small(std::string text) {
+std::string lower_case(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(),
                  [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
   return text;
@@ -45,7 +45,7 @@ std::vector<std::string> names_in(const fs::path& folder) {
 std::vector<std::string> called(const fs::path& folder, const std::string& name) {
   std::vector<std::string> out;
   for (const std::string& its : names_in(folder))
-    if (small(its) == name && is_folder(folder / its)) out.push_back(its);
+    if (lower_case(its) == name && is_folder(folder / its)) out.push_back(its);
   std::stable_partition(out.begin(), out.end(), [&](const std::string& its) { return its == name; });
   return out;
 }
@@ -169,7 +169,7 @@ std::string test_folder(const fs::path& folder) {
 }
 
 bool is_picture_name(const std::string& file) {
-  const std::string ending = small(fs::path(file).extension().string());
+  const std::string ending = lower_case(fs::path(file).extension().string());
   return ending == ".png" || ending == ".jpg" || ending == ".jpeg";
 }
 

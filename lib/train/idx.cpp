@@ -15,9 +15,9 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::uint32_t kImages = 0x803, kLabels = 0x801;  // unsigned bytes, three dims and one
-constexpr std::uint8_t kClasses = 10;
+constexpr std::uint8_t kIdxClasses = 10;
 
-std::string hex(std::uint32_t x) {
+std::string hex_of_magic(std::uint32_t x) {
   constexpr const char* kDigits = "0123456789abcdef";
   std::string out;
   for (int shift = 28; shift >= 0; shift -= 4) out += kDigits[(x >> shift) & 15];
@@ -33,8 +33,9 @@ Idx read_idx(const fs::path& path, PackedFile& file, std::uint32_t magic) {
   if (const std::uint32_t found = file.read_big_endian(); found != magic) {
     const InputFile raw(path);
     const std::string kind = likely_kind(raw.text(0, std::min<std::uint64_t>(raw.size(), kKindBytes)));
-    file.damaged(0, "an IDX file of " + std::string(magic == kImages ? "images" : "labels") + " starts with " + hex(magic) +
-                        ", this one with " + hex(found) + (kind.find("gzip") == std::string::npos ? kind : ""));
+    file.damaged(0, "an IDX file of " + std::string(magic == kImages ? "images" : "labels") + " starts with " +
+                        hex_of_magic(magic) + ", this one with " + hex_of_magic(found) +
+                        (kind.find("gzip") == std::string::npos ? kind : ""));
   }
   Idx out;
   Index elements = 1;
@@ -52,9 +53,9 @@ Idx read_idx(const fs::path& path, PackedFile& file, std::uint32_t magic) {
   return out;
 }
 
-using Names = std::vector<std::string>;
+using FileNames = std::vector<std::string>;
 
-std::shared_ptr<const Dataset> load_pair(const fs::path& images_path, const fs::path& labels_path, const Names& classes) {
+std::shared_ptr<const Dataset> load_pair(const fs::path& images_path, const fs::path& labels_path, const FileNames& classes) {
   PackedFile image_file(images_path);
   PackedFile label_file(labels_path);
   Idx images = read_idx(images_path, image_file, kImages);
@@ -63,13 +64,13 @@ std::shared_ptr<const Dataset> load_pair(const fs::path& images_path, const fs::
     label_file.damaged(4, std::to_string(labels.extents[0]) + " labels for " + std::to_string(images.extents[0]) + " images");
   constexpr Index kHeader = 8;  // of a file of labels
   for (std::size_t i = 0; i < labels.bytes.size(); i++)
-    if (labels.bytes[i] >= kClasses)
+    if (labels.bytes[i] >= kIdxClasses)
       label_file.damaged(kHeader + static_cast<Index>(i), "the label " + std::to_string(labels.bytes[i]) + "; expected 0 to 9");
   return std::make_shared<ByteImages>(std::vector<Index>{1, images.extents[1], images.extents[2]}, std::move(images.bytes),
                                       std::move(labels.bytes), classes);
 }
 
-Datasets load_both(const fs::path& folder, const std::vector<fs::path>& files, const Names& classes) {
+Datasets load_both(const fs::path& folder, const std::vector<fs::path>& files, const FileNames& classes) {
   Datasets out{load_pair(files[0], files[1], classes), load_pair(files[2], files[3], classes)};
   if (out.train->sample_extents() != out.test->sample_extents())
     throw UserError(folder.string() + ": the images of train-* and of t10k-* differ in size", Exit::data);

@@ -26,8 +26,6 @@ constexpr std::array<std::string_view, 8> kLabelTypes{"|u1", "|i1", "<u2", "<i2"
 // Types that pass the header check: each that is not supported has a specific message.
 constexpr std::array<std::string_view, 11> kTypes{"|u1", "|i1", "<u2", "<i2", "<u4", "<i4", "<u8", "<i8", "<f2", "<f4", "<f8"};
 
-constexpr Index kMostChecked = Index{1} << 30;  // bytes
-
 std::string shape_text(const std::vector<Index>& extents) {
   std::string out;
   for (const Index e : extents) out += (out.empty() ? "" : ", ") + std::to_string(e);
@@ -98,7 +96,7 @@ auto with_numbers(const std::string& type, F&& use) {
 
 // Converts an integer; one that is too large for any label becomes the largest label.
 template <class T>
-std::int64_t whole(T value) {
+std::int64_t whole_label(T value) {
   return std::in_range<std::int64_t>(value) ? static_cast<std::int64_t>(value) : std::numeric_limits<std::int64_t>::max();
 }
 
@@ -136,14 +134,15 @@ class NpyLabels {
   DType dtype() const { return dtype_; }
   const std::vector<Index>& extents() const { return extents_; }
   std::int32_t label(Index sample) const {
-    return with_type(array_.type(), [&]<class T>(T) { return static_cast<std::int32_t>(whole(array_.first_of<T>(sample))); });
+    return with_type(array_.type(), [&]<class T>(T) { return static_cast<std::int32_t>(whole_label(array_.first_of<T>(sample))); });
   }
   template <class T>
   void read(Index sample, const Box& box, std::span<T> out) const {
     if (extents_.empty() && dtype_ == DType::i32) return std::fill(out.begin(), out.end(), static_cast<T>(label(sample)));
     if (dtype_ == DType::i32)
-      return with_type(array_.type(),
-                       [&]<class N>(N) { array_.read<N>(sample, box, out, [](N value) { return static_cast<T>(whole(value)); }); });
+      return with_type(array_.type(), [&]<class N>(N) {
+        array_.read<N>(sample, box, out, [](N value) { return static_cast<T>(whole_label(value)); });
+      });
     with_numbers(array_.type(), [&]<class N>(N, auto&& convert) {
       array_.read<N>(sample, box, out, [&](N value) { return static_cast<T>(finite(sample, convert(value))); });
     });
@@ -162,7 +161,7 @@ class NpyLabels {
     bool any = false;
     with_type(array_.type(), [&]<class T>(T) {
       array_.elements<T>().each(0, array_.extents().front() * each, [&](Index i, T value) {
-        const std::int64_t label = whole(value);
+        const std::int64_t label = whole_label(value);
         if (ignored && label == *ignored) return;
         if (label < 0 || label >= most)
           throw UserError(array_.name() + ": sample " + std::to_string(i / each) + " has the label " + std::to_string(value) +

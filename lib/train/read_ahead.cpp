@@ -13,14 +13,14 @@ namespace motley {
 namespace {
 
 constexpr Index kPieces = 16;  // of a box: the step waits for at most one piece of each thread
-constexpr std::size_t kMostThreads = 16;
+constexpr std::size_t kMostReaders = 16;
 
 }  // namespace
 
 ReadAhead::ReadAhead(const std::vector<int>& cores, Feeds first) {
   fill(slots_[0], std::move(first));
   try {
-    for (std::size_t i = 0; i < std::min(cores.size(), kMostThreads); i++)
+    for (std::size_t i = 0; i < std::min(cores.size(), kMostReaders); i++)
       threads_.push_back(start_beside(cores, [this] { work(); }));
   } catch (const std::system_error&) {  // no further thread can be started; without any the step reads
   }

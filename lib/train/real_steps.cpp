@@ -26,7 +26,7 @@ namespace motley {
 
 namespace {
 
-constexpr int kLeastRounds = 3, kMostRounds = 12;
+constexpr int kLeastStepRounds = 3, kMostStepRounds = 12;
 constexpr int kWarmUp = 1, kLeastSteps = 3, kMostSteps = 20;
 constexpr double kOver = 1.2;          // times the limit: more is not begun
 constexpr double kVisitSeconds = 0.3;  // of steps in one visit, where these are short
@@ -110,10 +110,10 @@ class Rounds {
   std::vector<StepRounds> run() {
     double each = 0;  // seconds of a round, with what binding takes
     for (std::size_t k = 0; k < plans_.size(); k++) {
-      if (kLeastRounds * (each + each / std::max(ran_, 1)) > limit_) break;  // as long as those before it
+      if (kLeastStepRounds * (each + each / std::max(ran_, 1)) > limit_) break;  // as long as those before it
       visit(k);
       if (k == 0 && out_[k].empty()) return out_;  // nothing to compare with
-      if (kLeastRounds * (each + cost_[k]) > kOver * limit_) {
+      if (kLeastStepRounds * (each + cost_[k]) > kOver * limit_) {
         ran_ -= out_[k].empty() ? 0 : 1;
         out_[k].clear();
         break;
@@ -121,7 +121,7 @@ class Rounds {
       each += cost_[k];
     }
     if (ran_ < 2) return std::vector<StepRounds>(plans_.size());
-    for (int round = 1; round < kMostRounds && (round < kLeastRounds || used() + each <= limit_); round++)
+    for (int round = 1; round < kMostStepRounds && (round < kLeastStepRounds || used() + each <= limit_); round++)
       for (std::size_t k = 0; k < plans_.size(); k++) {
         const std::size_t turn = round % 2 == 0 ? k : plans_.size() - 1 - k;  // what a plan leaves in caches hits each neighbour
         if (!out_[turn].empty()) visit(turn);

@@ -16,21 +16,16 @@ namespace motley {
 
 namespace {
 
-constexpr double kMost = 1e300;
+constexpr double kMostFigure = 1e300;
 
-template <class T>
-Json known(const std::optional<T>& value) {
-  return value ? Json(*value) : Json(nullptr);
-}
-
-const Table<RankFigures>& rank_fields() {
+const Table<RankFigures>& rank_figure_fields() {
   static const Table<RankFigures> table{
-      number_or_null("predicted_step_seconds", "by the plan", &RankFigures::predicted_step_seconds, 0, kMost),
-      number_or_null("measured_step_seconds", "median after warm-up", &RankFigures::measured_step_seconds, 0, kMost),
-      number_or_null("busy_seconds", "computing, per step", &RankFigures::busy_seconds, 0, kMost),
-      number_or_null("waiting_seconds", "for other ranks, per step", &RankFigures::waiting_seconds, 0, kMost),
-      number_or_null("feed_seconds", "reading the inputs, per step", &RankFigures::feed_seconds, 0, kMost),
-      number_or_null("disturbed", "share of the time that other processes had its cores", &RankFigures::disturbed, 0, kMost),
+      number_or_null("predicted_step_seconds", "by the plan", &RankFigures::predicted_step_seconds, 0, kMostFigure),
+      number_or_null("measured_step_seconds", "median after warm-up", &RankFigures::measured_step_seconds, 0, kMostFigure),
+      number_or_null("busy_seconds", "computing, per step", &RankFigures::busy_seconds, 0, kMostFigure),
+      number_or_null("waiting_seconds", "for other ranks, per step", &RankFigures::waiting_seconds, 0, kMostFigure),
+      number_or_null("feed_seconds", "reading the inputs, per step", &RankFigures::feed_seconds, 0, kMostFigure),
+      number_or_null("disturbed", "share of the time that other processes had its cores", &RankFigures::disturbed, 0, kMostFigure),
       integer_or_null("bytes_predicted", "received per step, by the plan", &RankFigures::bytes_predicted),
       integer_or_null("bytes_counted", "received per step", &RankFigures::bytes_counted),
       integer_or_null("memory_bytes", "used, kernel workspaces included", &RankFigures::memory_bytes)};
@@ -61,20 +56,22 @@ const Table<TrainSummary>& run_fields() {
        [](Reader& r, const Json& j, TrainSummary& out) { r.integer(j, out.checkpoints_failed, 0); }},
       {"steps_before", "of earlier sessions", "integer", false,
        [](Reader& r, const Json& j, TrainSummary& out) { r.integer(j, out.steps_before, 0); }},
-      number_or_null("seconds", "from the start of this session's first step", &TrainSummary::seconds, 0, kMost),
-      number_or_null("train_loss", "of the last step", &TrainSummary::train_loss, -kMost, kMost),
-      number_or_null("test_accuracy", "share of the test samples", &TrainSummary::test_accuracy, 0, kMost),
-      number_or_null("test_loss", "mean over the test samples", &TrainSummary::test_loss, 0, kMost),
+      number_or_null("seconds", "from the start of this session's first step", &TrainSummary::seconds, 0, kMostFigure),
+      number_or_null("train_loss", "of the last step", &TrainSummary::train_loss, -kMostFigure, kMostFigure),
+      number_or_null("test_accuracy", "share of the test samples", &TrainSummary::test_accuracy, 0, kMostFigure),
+      number_or_null("test_loss", "mean over the test samples", &TrainSummary::test_loss, 0, kMostFigure),
       number_or_null("test_batch_seconds", "of the evaluation, median over batches, slowest rank",
-                     &TrainSummary::test_batch_seconds, 0, kMost, false),
-      number_or_null("predicted_test_batch_seconds", "by its plan", &TrainSummary::predicted_test_batch_seconds, 0, kMost, false),
-      number_or_null("predicted_step_seconds", "by the plan", &TrainSummary::predicted_step_seconds, 0, kMost),
-      number_or_null("measured_step_seconds", "median after warm-up, slowest rank", &TrainSummary::measured_step_seconds, 0, kMost),
+                     &TrainSummary::test_batch_seconds, 0, kMostFigure, false),
+      number_or_null("predicted_test_batch_seconds", "by its plan", &TrainSummary::predicted_test_batch_seconds, 0, kMostFigure,
+                     false),
+      number_or_null("predicted_step_seconds", "by the plan", &TrainSummary::predicted_step_seconds, 0, kMostFigure),
+      number_or_null("measured_step_seconds", "median after warm-up, slowest rank", &TrainSummary::measured_step_seconds, 0,
+                     kMostFigure),
       integer_or_null("bytes_predicted", "per step, all ranks", &TrainSummary::bytes_predicted),
       integer_or_null("bytes_counted", "per step, all ranks", &TrainSummary::bytes_counted),
       {"disturbed", "of the most disturbed rank", "number or null", false,
        [](Reader&, const Json&, TrainSummary&) {}},  // computed from the ranks' figures
-      list_field("ranks", "the same figures per rank", &TrainSummary::ranks, rank_fields()),
+      list_field("ranks", "the same figures per rank", &TrainSummary::ranks, rank_figure_fields()),
       {"classes", "their names, by number", "list or null", false,
        [](Reader& r, const Json& j, TrainSummary& out) {
          if (!std::holds_alternative<std::nullptr_t>(j.value))
@@ -144,7 +141,7 @@ void MetricsFile::add(const StepReport& step, Index epoch, const StepFacts& fact
   line.set("step", step.step).set("epoch", epoch).set("loss", step.loss).set("seconds", step.measured_seconds);
   line.set("samples_per_second", facts.samples_per_second).set("learning_rate", step.learning_rate);
   if (step.gradient_norm) line.set("gradient_norm", *step.gradient_norm);
-  if (facts.test_loss) line.set("test_accuracy", known(facts.test_accuracy)).set("test_loss", known(facts.test_loss));
+  if (facts.test_loss) line.set("test_accuracy", json_or_null(facts.test_accuracy)).set("test_loss", json_or_null(facts.test_loss));
   append(to_text(line) + "\n");
   last_ = step.step;
   has_test_ = facts.test_loss.has_value();
@@ -153,7 +150,7 @@ void MetricsFile::add(const StepReport& step, Index epoch, const StepFacts& fact
 
 void MetricsFile::add_test(const StepFacts& facts) {
   Json more;
-  more.set("test_accuracy", known(facts.test_accuracy)).set("test_loss", known(facts.test_loss));
+  more.set("test_accuracy", json_or_null(facts.test_accuracy)).set("test_loss", json_or_null(facts.test_loss));
   const std::string end = "}\n";
   const off_t size = lseek(fd_, 0, SEEK_END);
   if (size < static_cast<off_t>(end.size())) return;  // a pipe or a device, whose lines have been read
@@ -211,24 +208,25 @@ void write_run_json(const std::filesystem::path& directory, const TrainSummary& 
   out.set("steps", s.steps)
       .set("checkpoints_failed", s.checkpoints_failed)
       .set("steps_before", s.steps_before)
-      .set("seconds", known(s.seconds))
-      .set("train_loss", known(s.train_loss))
-      .set("test_accuracy", known(s.test_accuracy));
-  out.set("test_loss", known(s.test_loss)).set("test_batch_seconds", known(s.test_batch_seconds));
-  out.set("predicted_test_batch_seconds", known(s.predicted_test_batch_seconds));
-  out.set("predicted_step_seconds", known(s.predicted_step_seconds));
-  out.set("measured_step_seconds", known(s.measured_step_seconds));
-  out.set("bytes_predicted", known(s.bytes_predicted)).set("bytes_counted", known(s.bytes_counted));
-  out.set("disturbed", known(s.disturbed()));
+      .set("seconds", json_or_null(s.seconds))
+      .set("train_loss", json_or_null(s.train_loss))
+      .set("test_accuracy", json_or_null(s.test_accuracy));
+  out.set("test_loss", json_or_null(s.test_loss)).set("test_batch_seconds", json_or_null(s.test_batch_seconds));
+  out.set("predicted_test_batch_seconds", json_or_null(s.predicted_test_batch_seconds));
+  out.set("predicted_step_seconds", json_or_null(s.predicted_step_seconds));
+  out.set("measured_step_seconds", json_or_null(s.measured_step_seconds));
+  out.set("bytes_predicted", json_or_null(s.bytes_predicted)).set("bytes_counted", json_or_null(s.bytes_counted));
+  out.set("disturbed", json_or_null(s.disturbed()));
   Json ranks{Json::Array{}}, differ{Json::Array{}}, classes{Json::Array{}};
   for (const RankFigures& r : s.ranks) {
     Json one;
-    one.set("predicted_step_seconds", known(r.predicted_step_seconds)).set("measured_step_seconds", known(r.measured_step_seconds));
-    one.set("busy_seconds", known(r.busy_seconds)).set("waiting_seconds", known(r.waiting_seconds));
-    one.set("feed_seconds", known(r.feed_seconds)).set("disturbed", known(r.disturbed));
-    one.set("bytes_predicted", known(r.bytes_predicted))
-        .set("bytes_counted", known(r.bytes_counted))
-        .set("memory_bytes", known(r.memory_bytes));
+    one.set("predicted_step_seconds", json_or_null(r.predicted_step_seconds))
+        .set("measured_step_seconds", json_or_null(r.measured_step_seconds));
+    one.set("busy_seconds", json_or_null(r.busy_seconds)).set("waiting_seconds", json_or_null(r.waiting_seconds));
+    one.set("feed_seconds", json_or_null(r.feed_seconds)).set("disturbed", json_or_null(r.disturbed));
+    one.set("bytes_predicted", json_or_null(r.bytes_predicted))
+        .set("bytes_counted", json_or_null(r.bytes_counted))
+        .set("memory_bytes", json_or_null(r.memory_bytes));
     ranks.push(std::move(one));
   }
   for (const std::string& name : s.copies_differ) differ.push(name);

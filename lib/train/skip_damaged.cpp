@@ -47,7 +47,7 @@ List list_of(const std::string& name, const std::string& text) {
   return out;
 }
 
-std::string to_text(const List& list) {
+std::string list_text(const List& list) {
   Json out, damaged{Json::Array{}};
   for (const DamagedPicture& one : list.damaged) {
     Json its;
@@ -96,7 +96,7 @@ std::vector<DamagedPicture> decode_all(Runtime& rt, Index all, const Undecodable
     });
     std::move(found.begin(), found.end(), std::back_inserter(mine.damaged));
   }
-  const std::string text = to_text(mine);
+  const std::string text = list_text(mine);
   std::vector<DamagedPicture> out;
   for (const std::vector<std::byte>& bytes : control::gather(rt.transport(), std::as_bytes(std::span(text)))) {
     List its = list_of("a rank's list", {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
@@ -119,7 +119,7 @@ std::vector<std::string> damaged_pictures(Runtime& rt, const FolderData& data, c
       return undecodable(data, samples, step, cores);
     };
     list = {names, decode_all(rt, data.samples(), decode, options)};
-    text = to_text(list);
+    text = list_text(list);
   }
   on_rank_0(rt.transport(), [&] { write_file((options.keep_in / kDamagedFile).string(), text); });
   if (rt.rank() == 0 && options.say && !list.damaged.empty())

@@ -18,8 +18,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr Index kMostChecked = Index{1} << 30;  // bytes
-
 class TokenFile {
  public:
   // vocabulary: 0: any. UserError (65): not a file of such tokens.

@@ -41,7 +41,7 @@ std::string accuracy_text(double accuracy) {
   return fmt::format("accuracy {:.2f} %", 100 * accuracy);
 }
 
-std::optional<double> median(std::vector<double> values) {
+std::optional<double> median_if_any(std::vector<double> values) {
   if (values.empty()) return std::nullopt;
   return quartiles(std::move(values)).median;
 }
@@ -76,9 +76,9 @@ std::string renamed_classes(const std::vector<std::string>& of_weights, const st
 
 namespace {
 
-class Job {
+class TrainingRun {
  public:
-  Job(Runtime& rt, const TrainPlanInput& input)
+  TrainingRun(Runtime& rt, const TrainPlanInput& input)
       : rt_(rt),
         in_(input),
         plan_(*input.plan),
@@ -367,11 +367,11 @@ class Job {
         waiting.push_back(s->waiting_seconds);
         feed.push_back(s->feed_seconds);
       }
-      out_.ranks[r].measured_step_seconds = median(all);
-      if (!all.empty()) out_.measured_step_seconds = std::max(out_.measured_step_seconds.value_or(0), *median(all));
-      out_.ranks[r].busy_seconds = median(busy);
-      out_.ranks[r].waiting_seconds = median(waiting);
-      out_.ranks[r].feed_seconds = median(feed);
+      out_.ranks[r].measured_step_seconds = median_if_any(all);
+      if (!all.empty()) out_.measured_step_seconds = std::max(out_.measured_step_seconds.value_or(0), *median_if_any(all));
+      out_.ranks[r].busy_seconds = median_if_any(busy);
+      out_.ranks[r].waiting_seconds = median_if_any(waiting);
+      out_.ranks[r].feed_seconds = median_if_any(feed);
     }
   }
 
@@ -571,7 +571,7 @@ void note_failure(TrainSummary& summary, const Error& e) {
 
 TrainSummary train_job(Runtime& rt, const TrainPlanInput& input) {
   check(input.plan != nullptr && input.data.train != nullptr, "a job has a plan and samples");
-  return Job(rt, input).run();
+  return TrainingRun(rt, input).run();
 }
 
 }  // namespace motley

@@ -26,7 +26,7 @@ struct Inferred {
 };
 
 // What all runs have in common, but for where and in which precision.
-struct Subject {
+struct Inputs {
   const VerifyInput& training;
   const InferenceInput& inference;
 };
@@ -57,7 +57,7 @@ WholeTensor output_of(const Plan& plan, Backend& backend, Transport& transport, 
 
 // rules: empty parts of both: on one device.
 Inferred run_on(const Mesh& mesh, const LayoutRules& training_rules, const LayoutRules& inference_rules, const Profile& profile,
-                DType dtype, Backend& backend, Transport& transport, const Subject& subject,
+                DType dtype, Backend& backend, Transport& transport, const Inputs& subject,
                 const std::function<void(const char*)>& before, Kernels kernels = Kernels::fused, const Nudge& nudge = {}) {
   const VerifyInput& in = subject.training;
   const auto plan_of = [&](const Step& step, const LayoutRules& rules) {
@@ -107,7 +107,7 @@ VerifyReport verify_inference(Runtime& rt, const VerifyInput& in, const Inferenc
   auto phases = [&rt](const std::string& run) { return [&rt, run](const char* what) { rt.phase(run + what); }; };
   Backend& device = rt.backend(*in.mesh);  // before any other call of a vendor's
   const auto in_f64 = f64_backend();
-  const Subject subject{in, inference};
+  const Inputs subject{in, inference};
   const Inferred f32 = run_on(*in.mesh, in.rules, inference.rules, in.profile, DType::f32, device, rt.transport(), subject,
                               phases("inference in f32: ")),
                  f64 = run_on(*in.mesh, in.rules, inference.rules, in.profile, DType::f64, *in_f64, rt.transport(), subject,

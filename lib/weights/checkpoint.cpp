@@ -48,9 +48,9 @@ bool is_together(const Box& box, const Box& part) {
 }
 
 // Bytes of a part from `from` on, read chunk by chunk.
-class Window {
+class CopyWindow {
  public:
-  Window(const InputFile& file, const StoredPart& part, std::uint64_t from, std::vector<std::byte>& room)
+  CopyWindow(const InputFile& file, const StoredPart& part, std::uint64_t from, std::vector<std::byte>& room)
       : file_(file), part_(part), room_(room), from_(from) {}
   std::uint64_t end() const { return from_ + size_; }
   void grow() {
@@ -265,7 +265,7 @@ void Checkpoint::visit(const StoredEntry& entry, const Box& box, std::span<std::
     const Index rows = scalar ? 1 : part.box[0].size(), origin = scalar ? 0 : part.box[0].begin;
     const Range wanted = scalar ? Range{0, 1} : Range{shared[0].begin - origin, shared[0].end - origin};
     const std::uint64_t row = part.bytes / static_cast<std::uint64_t>(rows), end = static_cast<std::uint64_t>(wanted.end) * row;
-    Window window(file_of(part), part, static_cast<std::uint64_t>(wanted.begin) * row / kChunkBytes * kChunkBytes, room_);
+    CopyWindow window(file_of(part), part, static_cast<std::uint64_t>(wanted.begin) * row / kChunkBytes * kChunkBytes, room_);
     for (Index done = wanted.begin; window.end() < end;) {
       window.grow();
       const Index ready = std::min<Index>(wanted.end, static_cast<Index>(window.end() / row));
@@ -286,7 +286,8 @@ void Checkpoint::visit(const StoredEntry& entry, const Box& box, std::span<std::
 void Checkpoint::check_chunks() const {
   for (const StoredEntry& entry : manifest_.entries)
     for (const StoredPart& part : entry.parts)
-      for (Window window(file_of(part), part, 0, room_); window.end() < part.bytes; window.drop_before(window.end())) window.grow();
+      for (CopyWindow window(file_of(part), part, 0, room_); window.end() < part.bytes; window.drop_before(window.end()))
+        window.grow();
 }
 
 std::unique_ptr<WeightsFile> open_checkpoint(const fs::path& directory) {

@@ -13,7 +13,7 @@ namespace {
 using Extents = std::vector<Index>;
 
 // Where a tensor of the network is found in the file.
-struct Source {
+struct NamedSource {
   int tensor = -1;
   bool transposed = false;    // stored as a matrix [in, out]
   Index part = 0, parts = 1;  // of the rows (after transposing): part number `part` of `parts`
@@ -150,13 +150,13 @@ class Finder {
   }
 
   // tensor -1: the file does not have it in any form.
-  Source find(const StoredTensor& wanted) const {
+  NamedSource find(const StoredTensor& wanted) const {
     std::vector<std::string> names{wanted.name};
     for (const auto& [other, tensor] : tied_)
       if (tensor == wanted.name) names.push_back(other);
     for (const std::string& name : names)
       for (const Candidate& c : candidates(name)) {
-        const Source source = source_of(c);
+        const NamedSource source = source_of(c);
         if (source.tensor >= 0 && fits(source, wanted)) return source;
       }
     // The right name with another shape: the caller complains.
@@ -177,7 +177,7 @@ class Finder {
     std::vector<int> out;
     for (const Candidate& c : candidates(wanted.name)) {
       if (c.parts == 1) continue;
-      const Source source = source_of(c);
+      const NamedSource source = source_of(c);
       if (source.tensor >= 0 && fits(source, wanted)) out.push_back(source.tensor);
     }
     return out;
@@ -193,7 +193,7 @@ class Finder {
   }
 
  private:
-  Source source_of(const Candidate& c) const { return {find(c.name), c.gpt2 && transposes_, c.part, c.parts}; }
+  NamedSource source_of(const Candidate& c) const { return {find(c.name), c.gpt2 && transposes_, c.part, c.parts}; }
   // The tensor with this name, up to a prefix.
   int find(const std::string& wanted) const {
     if (const int same = in(by_name_, wanted); same >= 0) return same;
@@ -209,7 +209,7 @@ class Finder {
     const auto found = names.find(name);
     return found == names.end() ? -1 : found->second;
   }
-  bool fits(const Source& source, const StoredTensor& wanted) const {
+  bool fits(const NamedSource& source, const StoredTensor& wanted) const {
     Extents stored = at(file_.tensors(), source.tensor).extents;
     if (source.transposed && stored.size() == 2) std::swap(stored[0], stored[1]);
     if (stored.empty() || stored[0] % source.parts != 0) return stored.empty() && wanted.extents.empty();
@@ -244,12 +244,12 @@ bool affects_nothing(const Finder& finder, const StoredTensor& t) {
 
 class Renamed final : public WeightsFile {
  public:
-  Renamed(std::unique_ptr<WeightsFile> file, std::vector<StoredTensor> tensors, std::vector<Source> sources)
+  Renamed(std::unique_ptr<WeightsFile> file, std::vector<StoredTensor> tensors, std::vector<NamedSource> sources)
       : WeightsFile(file->name(), std::move(tensors)), file_(std::move(file)), sources_(std::move(sources)) {}
 
   std::vector<std::string> classes() const override { return file_->classes(); }
   NpyData read(int tensor) const override {
-    const Source& source = at(sources_, tensor);
+    const NamedSource& source = at(sources_, tensor);
     NpyData all = file_->read(source.tensor);
     if (source.is_plain()) return all;
     const Extents& stored = at(file_->tensors(), source.tensor).extents;
@@ -257,13 +257,13 @@ class Renamed final : public WeightsFile {
     return all;
   }
   std::vector<std::vector<double>> read_boxes(int tensor, const std::vector<Box>& boxes, const Extents& extents) const override {
-    const Source& source = at(sources_, tensor);
+    const NamedSource& source = at(sources_, tensor);
     return source.is_plain() ? file_->read_boxes(source.tensor, boxes, extents) : WeightsFile::read_boxes(tensor, boxes, extents);
   }
 
  private:
   template <class T>
-  static std::vector<T> part_of(const std::vector<T>& values, const Source& source, const Extents& stored) {
+  static std::vector<T> part_of(const std::vector<T>& values, const NamedSource& source, const Extents& stored) {
     const Index rows = source.transposed && stored.size() == 2 ? stored[1] : stored[0],
                 columns = static_cast<Index>(values.size()) / std::max<Index>(1, rows), first = rows / source.parts * source.part;
     std::vector<T> out;
@@ -274,7 +274,7 @@ class Renamed final : public WeightsFile {
   }
 
   std::unique_ptr<WeightsFile> file_;
-  std::vector<Source> sources_;
+  std::vector<NamedSource> sources_;
 };
 
 }  // namespace
@@ -283,10 +283,10 @@ std::unique_ptr<WeightsFile> in_own_names(std::unique_ptr<WeightsFile> file, con
                                           const Tied& tied) {
   const Finder finder(*file, wanted, tied);
   std::vector<StoredTensor> tensors;
-  std::vector<Source> sources;
+  std::vector<NamedSource> sources;
   std::set<int> used, contradicted;
   for (const StoredTensor& w : wanted) {
-    const Source source = finder.find(w);
+    const NamedSource source = finder.find(w);
     if (source.tensor < 0) continue;
     if (source.is_plain() && used.contains(source.tensor) && !finder.is_shared(source.tensor)) continue;
     const StoredTensor& stored = at(file->tensors(), source.tensor);

@@ -18,14 +18,6 @@ namespace {
 
 constexpr std::size_t kMostParts = 16384;  // of one tensor: they are compared pairwise
 
-template <class T, class M>
-Field<T> count_field(const char* name, const char* doc, M T::*member) {
-  return {name, doc, "integer", true, [member](Reader& r, const Json& j, T& out) {
-            std::int64_t value = 0;
-            if (r.integer(j, value, 0)) out.*member = static_cast<M>(value);
-          }};
-}
-
 const Table<StoredFile>& file_fields() {
   static const Table<StoredFile> table{{"name", "rank-N.bin", "text", true,
                                         [](Reader& r, const Json& j, StoredFile& out) {

@@ -42,13 +42,13 @@ constexpr std::uint64_t kMostHeader = 100'000'000;  // bytes: the reference impl
 constexpr const char* kHash = "xxh3:";
 constexpr const char* kClasses = "classes";  // its value is a list of texts, as JSON
 
-struct Extent {  // bytes of the buffer that follows the header
+struct Stretch {  // bytes of the buffer that follows the header
   std::uint64_t begin = 0, end = 0;
 };
 
 struct Header {
   std::vector<StoredTensor> tensors{};
-  std::vector<Extent> extents{};
+  std::vector<Stretch> extents{};
   std::map<std::string, std::string> hashes{};  // of tensors that have one
   std::map<std::string, std::string> aliases{};
   std::vector<std::string> classes{};
@@ -170,8 +170,8 @@ class HeaderReader {
     for (const Json& n : list_in(m.value, "shape", where)) tensor.extents.push_back(size_in(n, where + ": \"shape\""));
     const Json::Array& offsets = list_in(m.value, "data_offsets", where);
     if (offsets.size() != 2) damaged(where + ": \"data_offsets\": expected two numbers, found " + std::to_string(offsets.size()));
-    const Extent at{static_cast<std::uint64_t>(size_in(offsets[0], where + ": \"data_offsets\"")),
-                    static_cast<std::uint64_t>(size_in(offsets[1], where + ": \"data_offsets\""))};
+    const Stretch at{static_cast<std::uint64_t>(size_in(offsets[0], where + ": \"data_offsets\"")),
+                     static_cast<std::uint64_t>(size_in(offsets[1], where + ": \"data_offsets\""))};
     if (at.begin > at.end || at.end > buffer_)
       damaged(fmt::format("{}: data_offsets [{}, {}] of {} bytes of values", where, at.begin, at.end, buffer_));
     const auto elements = elements_of(tensor.extents);
@@ -191,12 +191,12 @@ class HeaderReader {
     std::vector<std::size_t> order(out_.tensors.size());
     for (std::size_t i = 0; i < order.size(); i++) order[i] = i;
     std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-      const Extent &x = out_.extents[a], &y = out_.extents[b];
+      const Stretch &x = out_.extents[a], &y = out_.extents[b];
       return std::pair(x.begin, x.end) < std::pair(y.begin, y.end);
     });
     std::uint64_t here = 0;
     for (std::size_t i : order) {
-      const Extent& its = out_.extents[i];
+      const Stretch& its = out_.extents[i];
       if (its.begin != here)
         damaged(fmt::format("{}: its values begin at {}, those before it end at {}: {}", shown(out_.tensors[i].name), its.begin,
                             here, its.begin < here ? "they overlap" : "a gap"));
@@ -218,7 +218,7 @@ class SafetensorsFile final : public WeightsFile {
   std::vector<std::string> classes() const override { return header_.classes; }
   NpyData read(int tensor) const override {
     const StoredTensor& its = at(tensors(), tensor);
-    const Extent& extent = at(header_.extents, tensor);
+    const Stretch& extent = at(header_.extents, tensor);
     if (bytes_of_dtype(its.dtype) == 0) damaged(shown(its.name) + ": dtype " + its.dtype + "; " + kRead);
     const std::string bytes = file_->text(header_.data + extent.begin, extent.end - extent.begin);
     if (const auto hash = header_.hashes.find(its.name); hash != header_.hashes.end())

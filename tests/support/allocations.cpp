@@ -17,6 +17,7 @@ void* counted(std::size_t bytes) {
 
 }  // namespace
 
+#pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmismatched-new-delete"  // GCC 12 sees the one through the other
 void* operator new(std::size_t bytes) {
   if (void* p = counted(bytes)) return p;
@@ -42,3 +43,4 @@ Allocations& allocations() {
 }
 
 }  // namespace motley::testing
+#pragma GCC diagnostic pop

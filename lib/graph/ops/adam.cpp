@@ -10,7 +10,7 @@ namespace motley {
 
 namespace {
 
-const std::vector<OptimizerKey>& keys() {
+const std::vector<OptimizerKey>& keys_of_adam() {
   static const auto list = adam_keys<Adam>("factor of the parameter that is added to its gradient");
   return list;
 }
@@ -28,9 +28,9 @@ Formula update_of(const Adam& a) {
   return formula({m, v, w - learning_rate() * mean_correction * (m / (root_correction * sqrt(v) + a.epsilon))});
 }
 
-const Compiled kCompiled(formulas_of({Adam{}}));
+const Compiled kAdamCompiled(formulas_of({Adam{}}));
 
-const OptimizerKind kKind("adam", keys(), adam_like<Adam>);
+const OptimizerKind kAdamKind("adam", keys_of_adam(), adam_like<Adam>);
 
 }  // namespace
 
@@ -42,7 +42,7 @@ Optimizer::Optimizer(const Adam& adam)
       slots{"mean", "square"},
       scalars(scalars_of(adam.beta1, adam.beta2)),
       update(update_of(adam)) {
-  check_adam_values(kind, adam, keys());
+  check_adam_values(kind, adam, keys_of_adam());
 }
 
 }  // namespace motley

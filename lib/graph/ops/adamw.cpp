@@ -9,7 +9,7 @@ namespace motley {
 
 namespace {
 
-const std::vector<OptimizerKey>& keys() {
+const std::vector<OptimizerKey>& keys_of_adamw() {
   static const auto list = adam_keys<AdamW>("factor of learning rate times parameter that is subtracted from the parameter");
   return list;
 }
@@ -20,13 +20,13 @@ Formula update_of(const AdamW& a) {
   return formula({m, v, decayed - learning_rate() * scalar(3) * (m / (scalar(4) * sqrt(v) + a.epsilon))});
 }
 
-const Compiled kCompiled(formulas_of({AdamW{}}));
+const Compiled kAdamWCompiled(formulas_of({AdamW{}}));
 
-const OptimizerKind kKind("adamw", keys(), adam_like<AdamW>);
+const OptimizerKind kAdamWKind("adamw", keys_of_adamw(), adam_like<AdamW>);
 
 }  // namespace
 
-Optimizer::Optimizer(const AdamW& a) : Optimizer(moments_of("adamw", a, keys())) {
+Optimizer::Optimizer(const AdamW& a) : Optimizer(moments_of("adamw", a, keys_of_adamw())) {
   kind = "adamw";
   update = update_of(a);
 }

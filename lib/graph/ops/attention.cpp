@@ -17,10 +17,7 @@ namespace motley {
 
 namespace {
 
-Formula product() {  // output, its gradient
-  return formula({operand(0) * operand(1)});
-}
-const Compiled kCompiled({product()});
+const Compiled kAttentionCompiled({product()});
 
 class Attention final : public Op {
  public:
@@ -203,23 +200,23 @@ Tensor attention(const Tensor& x, const AttentionOptions& o) {
   return graph->add("attention", o.name, std::make_shared<Attention>(o.heads, head, over.name, o.causal, o.bias), reads, shape);
 }
 
-static const LayerKind kKind("attention", 1,
-                             {{"heads", "a dim and how many heads there are, as { \"heads\": 8 }", LayerKey::Kind::dim},
-                              {"over", "the positions' dim; default: its input's last but one", LayerKey::Kind::names},
-                              {"causal", "whether a position attends only to itself and earlier positions", LayerKey::Kind::flag,
-                               0},
-                              {"bias", "whether query, key, value and output add a bias", LayerKey::Kind::flag, 1}},
-                             [](const LayerArguments& l) {
-                               const std::vector<std::string>& over = l.names.at("over");
-                               if (over.size() > 1)
-                                 throw UserError("attention is over one dim; `over` names " + std::to_string(over.size()));
-                               return attention(l.in(), {.heads = l.dims.at("heads").front(),
-                                                         .over = over.empty() ? Dim{} : Dim{over.front(), 0},
-                                                         .causal = l.numbers.at("causal") != 0,
-                                                         .bias = l.numbers.at("bias") != 0,
-                                                         .mask = l.x.size() > 1 ? std::optional(l.x[1]) : std::nullopt,
-                                                         .name = l.name});
-                             },
-                             {.optional = "a mask, above 0 where a position is attended to"});
+static const LayerKind kAttentionKind("attention", 1,
+                                      {{"heads", "a dim and how many heads there are, as { \"heads\": 8 }", LayerKey::Kind::dim},
+                                       {"over", "the positions' dim; default: its input's last but one", LayerKey::Kind::names},
+                                       {"causal", "whether a position attends only to itself and earlier positions",
+                                        LayerKey::Kind::flag, 0},
+                                       {"bias", "whether query, key, value and output add a bias", LayerKey::Kind::flag, 1}},
+                                      [](const LayerArguments& l) {
+                                        const std::vector<std::string>& over = l.names.at("over");
+                                        if (over.size() > 1)
+                                          throw UserError("attention is over one dim; `over` names " + std::to_string(over.size()));
+                                        return attention(l.in(), {.heads = l.dims.at("heads").front(),
+                                                                  .over = over.empty() ? Dim{} : Dim{over.front(), 0},
+                                                                  .causal = l.numbers.at("causal") != 0,
+                                                                  .bias = l.numbers.at("bias") != 0,
+                                                                  .mask = l.x.size() > 1 ? std::optional(l.x[1]) : std::nullopt,
+                                                                  .name = l.name});
+                                      },
+                                      {.optional = "a mask, above 0 where a position is attended to"});
 
 }  // namespace motley

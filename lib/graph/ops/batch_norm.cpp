@@ -18,7 +18,7 @@ Tensor batch_norm(const Tensor& x, const BatchNormOptions& o) {
   return normalised("batch_norm", x, form, o.name);
 }
 
-static const LayerKind kKind(
+static const LayerKind kBatchNormKind(
     "batch_norm", 1,
     {{"of", "the channel dim, each of whose values has its own statistics; default: its input's second", LayerKey::Kind::names},
      {"momentum", "weight of a step's statistics in the running statistics", LayerKey::Kind::number, 0.1, 0, 1},

@@ -16,14 +16,14 @@ Formula loss() {  // x y
   const Value x = operand(0), y = operand(1);
   return formula({select(x < 0.0, -(x * y), x * (1.0 - y)) + log1p(small(x))});
 }
-Formula gradient() {  // x y g
+Formula logistic_gradient() {  // x y g
   const Value x = operand(0), y = operand(1), e = small(x);
   return formula({select(x < 0.0, (1.0 - y) * e - y, (1.0 - y) - y * e) / (1.0 + e) * operand(2)});
 }
 Formula label_gradient() {  // x g
   return formula({-(operand(0) * operand(1))});
 }
-const Compiled kCompiled({loss(), gradient(), label_gradient()});
+const Compiled kBinaryCrossEntropyCompiled({loss(), logistic_gradient(), label_gradient()});
 
 class BinaryCrossEntropy final : public Op {
  public:
@@ -33,7 +33,7 @@ class BinaryCrossEntropy final : public Op {
   }
   void backward(Lowering& to, const Node& node) const override {
     const int x = to.value(node.inputs[0]), y = to.value(node.inputs[1]), g = to.gradient(to.value(node));
-    if (to.wants_gradient(x)) map_pass(to, node, "backward_data", {x, y, g}, to.gradient(x), gradient());
+    if (to.wants_gradient(x)) map_pass(to, node, "backward_data", {x, y, g}, to.gradient(x), logistic_gradient());
     if (to.wants_gradient(y)) map_pass(to, node, "backward_label", {x, g}, to.gradient(y), label_gradient());
   }
 };

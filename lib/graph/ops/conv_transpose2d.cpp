@@ -53,7 +53,7 @@ Tensor conv_transpose2d(const Tensor& x, const ConvTranspose2dOptions& o) {
   return graph->add("conv_transpose2d", o.name, std::make_shared<ConvTranspose2d>(form), {x}, Shape(dims));
 }
 
-static const LayerKind kKind(
+static const LayerKind kConvTranspose2dKind(
     "conv_transpose2d", 1,
     {{"out", "its output dim and the size", LayerKey::Kind::dim},
      {.name = "window",

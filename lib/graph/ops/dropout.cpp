@@ -24,7 +24,7 @@ Formula dropped(std::size_t rank, std::size_t samples, double rate) {
   return formula({select(uniform(random) < least, 0.0, operand(0) * (1 / (1 - rate)))});
 }
 
-const Compiled kCompiled({dropped(1, 0, 0.1), dropped(2, 0, 0.1), dropped(3, 0, 0.1), dropped(4, 0, 0.1)});
+const Compiled kDropoutCompiled({dropped(1, 0, 0.1), dropped(2, 0, 0.1), dropped(3, 0, 0.1), dropped(4, 0, 0.1)});
 
 class Dropout final : public Op {
  public:
@@ -56,7 +56,7 @@ Tensor dropout(const Tensor& x, const DropoutOptions& o) {
   return GraphNodes::graph_of({x})->add("dropout", o.name, std::make_shared<Dropout>(o.rate), {x}, x.shape());
 }
 
-static const LayerKind kKind(
+static const LayerKind kDropoutKind(
     "dropout", 1, {{"rate", "probability that an element becomes 0", LayerKey::Kind::number, 0.5, 0, 1, {}, false, true}},
     [](const LayerArguments& l) { return dropout(l.in(), {.rate = l.numbers.at("rate"), .name = l.name}); });
 

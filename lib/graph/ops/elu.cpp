@@ -6,12 +6,12 @@
 
 namespace motley {
 
-static const Pointwise kOp(
+static const Pointwise kElu(
     "elu", [](const Value& x) { return select(0.0 < x, x, expm1(x)); },
     [](const Value& y) { return select(0.0 < y, 1.0, y + 1.0); });
 
 Tensor elu(const Tensor& x, const NameOption& o) {
-  return kOp(x, o.name);
+  return kElu(x, o.name);
 }
 
 }  // namespace motley

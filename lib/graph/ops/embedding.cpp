@@ -56,15 +56,15 @@ Tensor embedding(const Tensor& x, const EmbeddingOptions& o) {
   return graph->add("embedding", o.name, std::make_shared<Embedding>(o.rows, o.out, weight), {x}, Shape(dims));
 }
 
-static const LayerKind kKind("embedding", 1,
-                             {{"rows", "the vocabulary: a dim and its size", LayerKey::Kind::dim},
-                              {"out", "its output dim and the size", LayerKey::Kind::dim}},
-                             [](const LayerArguments& l) {
-                               return embedding(l.in(), {.rows = l.dims.at("rows").front(),
-                                                         .out = l.dims.at("out").front(),
-                                                         .weight = l.weight,
-                                                         .name = l.name});
-                             },
-                             {.weight = EmbeddingOptions{}.weight, .reshapes = true});
+static const LayerKind kEmbeddingKind("embedding", 1,
+                                      {{"rows", "the vocabulary: a dim and its size", LayerKey::Kind::dim},
+                                       {"out", "its output dim and the size", LayerKey::Kind::dim}},
+                                      [](const LayerArguments& l) {
+                                        return embedding(l.in(), {.rows = l.dims.at("rows").front(),
+                                                                  .out = l.dims.at("out").front(),
+                                                                  .weight = l.weight,
+                                                                  .name = l.name});
+                                      },
+                                      {.weight = EmbeddingOptions{}.weight, .reshapes = true});
 
 }  // namespace motley

@@ -6,16 +6,16 @@
 
 namespace motley {
 
-static const Pointwise kOp("gelu", [](const Value& x) {
+static const Pointwise kGelu("gelu", [](const Value& x) {
   constexpr double kSqrtHalf = 0.70710678118654752440;
   return 0.5 * x * (1.0 + erf(kSqrtHalf * x));
 });
 
 Tensor gelu(const Tensor& x, const NameOption& o) {
-  return kOp(x, o.name);
+  return kGelu(x, o.name);
 }
 
-static const LayerKind kKind(
+static const LayerKind kGeluKind(
     "gelu", 1,
     {{.name = "approximate",
       .doc = "tanh: the approximation by tanh, as in GPT-2; none: by erf; \"activation\": \"gelu_tanh\" is the former",

@@ -6,7 +6,7 @@
 
 namespace motley {
 
-static const Pointwise kOp("gelu_tanh", [](const Value& x) {
+static const Pointwise kGeluTanh("gelu_tanh", [](const Value& x) {
   constexpr double kFactor = 0.79788456080286535588;  // sqrt(2 / pi)
   // From |x| = 10 on the tanh is -1 or 1 in any case; an infinite square would make its gradient 0 times infinity.
   const Value square = select(x * x < 100.0, x * x, 100.0);
@@ -14,7 +14,7 @@ static const Pointwise kOp("gelu_tanh", [](const Value& x) {
 });
 
 Tensor gelu_tanh(const Tensor& x, const NameOption& o) {
-  return kOp(x, o.name);
+  return kGeluTanh(x, o.name);
 }
 
 }  // namespace motley

@@ -19,20 +19,21 @@ Tensor group_norm(const Tensor& x, const GroupNormOptions& o) {
   return normalised("group_norm", x, form, o.name);
 }
 
-static const LayerKind kKind("group_norm", 1,
-                             {{.name = "groups",
-                               .doc = "number of groups of consecutive values of `of`; each group is normalised separately",
-                               .kind = LayerKey::Kind::whole,
-                               .least = 1,
-                               .most = 1e12,
-                               .required = true},
-                              {"of", "the dim whose values are grouped; default: its input's second", LayerKey::Kind::names},
-                              epsilon_key(1e-5)},
-                             [](const LayerArguments& l) {
-                               return group_norm(l.in(), {.groups = static_cast<Index>(l.numbers.at("groups")),
-                                                          .of = named_dim("group_norm", l.names.at("of")),
-                                                          .epsilon = l.numbers.at("epsilon"),
-                                                          .name = l.name});
-                             });
+static const LayerKind kGroupNormKind(
+    "group_norm", 1,
+    {{.name = "groups",
+      .doc = "number of groups of consecutive values of `of`; each group is normalised separately",
+      .kind = LayerKey::Kind::whole,
+      .least = 1,
+      .most = 1e12,
+      .required = true},
+     {"of", "the dim whose values are grouped; default: its input's second", LayerKey::Kind::names},
+     epsilon_key(1e-5)},
+    [](const LayerArguments& l) {
+      return group_norm(l.in(), {.groups = static_cast<Index>(l.numbers.at("groups")),
+                                 .of = named_dim("group_norm", l.names.at("of")),
+                                 .epsilon = l.numbers.at("epsilon"),
+                                 .name = l.name});
+    });
 
 }  // namespace motley

@@ -6,11 +6,11 @@
 
 namespace motley {
 
-static const Pointwise kOp("hard_swish",
-                           [](const Value& x) { return select(x <= -3.0, 0.0, select(3.0 <= x, x, x * (x + 3.0) / 6.0)); });
+static const Pointwise kHardSwish("hard_swish",
+                                  [](const Value& x) { return select(x <= -3.0, 0.0, select(3.0 <= x, x, x * (x + 3.0) / 6.0)); });
 
 Tensor hard_swish(const Tensor& x, const NameOption& o) {
-  return kOp(x, o.name);
+  return kHardSwish(x, o.name);
 }
 
 }  // namespace motley

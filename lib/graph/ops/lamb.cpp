@@ -10,7 +10,7 @@ namespace motley {
 
 namespace {
 
-const std::vector<OptimizerKey>& keys() {
+const std::vector<OptimizerKey>& keys_of_lamb() {
   static const auto list = adam_keys<Lamb>("factor of the parameter that is added to its update");
   return list;
 }
@@ -28,20 +28,20 @@ Formula direction_of(const Lamb& l) {  // m v w
   return formula({direction_of(l, {weight_decay(), scalar(3), scalar(4)}, operand(5), operand(6), operand(7))});
 }
 
-const Compiled kCompiled(formulas_of({Lamb{}}));
+const Compiled kLambCompiled(formulas_of({Lamb{}}));
 
 // The squares of parameter and direction; fuse makes their sums in one pass.
 RowFormula squares_of(const Lamb& l) {  // w, the scalars from the decay on, m v
   const Value w = operand(0), length = direction_of(l, {scalar(1), scalar(2), scalar(3)}, operand(4), operand(5), w);
   return {formula({w * w, length * length}), {}, true};
 }
-const Compiled kSquares({squares_of(Lamb{})});
+const Compiled kLambSquares({squares_of(Lamb{})});
 
-const OptimizerKind kKind("lamb", keys(), adam_like<Lamb>);
+const OptimizerKind kLambKind("lamb", keys_of_lamb(), adam_like<Lamb>);
 
 }  // namespace
 
-Optimizer::Optimizer(const Lamb& l) : Optimizer(moments_of("lamb", l, keys())) {
+Optimizer::Optimizer(const Lamb& l) : Optimizer(moments_of("lamb", l, keys_of_lamb())) {
   kind = "lamb";
   update = slots_of(l);
   direction = direction_of(l);

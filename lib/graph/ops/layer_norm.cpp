@@ -14,12 +14,13 @@ Tensor layer_norm(const Tensor& x, const LayerNormOptions& o) {
   return normalised("layer_norm", x, form, o.name);
 }
 
-static const LayerKind kKind("layer_norm", 1,
-                             {over_key("the dims that are normalised together; default: its input's last"), epsilon_key(1e-5)},
-                             [](const LayerArguments& l) {
-                               LayerNormOptions o{.epsilon = l.numbers.at("epsilon"), .name = l.name};
-                               for (const std::string& dim : l.names.at("over")) o.over.push_back({dim, 0});
-                               return layer_norm(l.in(), o);
-                             });
+static const LayerKind kLayerNormKind("layer_norm", 1,
+                                      {over_key("the dims that are normalised together; default: its input's last"),
+                                       epsilon_key(1e-5)},
+                                      [](const LayerArguments& l) {
+                                        LayerNormOptions o{.epsilon = l.numbers.at("epsilon"), .name = l.name};
+                                        for (const std::string& dim : l.names.at("over")) o.over.push_back({dim, 0});
+                                        return layer_norm(l.in(), o);
+                                      });
 
 }  // namespace motley

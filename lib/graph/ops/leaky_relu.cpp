@@ -11,14 +11,14 @@ static Pointwise::Function leaky(double slope) {
   return [slope](const Value& x) { return select(0.0 < x, x, slope * x); };
 }
 static constexpr Interval<double> kSlope{-1e300, 1e300};
-static const Compiled kCompiled(Pointwise::formulas(leaky(0.01)));
+static const Compiled kLeakyReluCompiled(Pointwise::formulas(leaky(0.01)));
 
 Tensor leaky_relu(const Tensor& x, const LeakyReluOptions& o) {
   require_within("leaky_relu: slope", o.slope, kSlope);
   return Pointwise::apply("leaky_relu", x, o.name, leaky(o.slope));
 }
 
-static const LayerKind kKind(
+static const LayerKind kLeakyReluKind(
     "leaky_relu", 1,
     {{"slope", "factor of negative values", LayerKey::Kind::number, LeakyReluOptions{}.slope, kSlope.least, kSlope.most}},
     [](const LayerArguments& l) { return leaky_relu(l.in(), {.slope = l.numbers.at("slope"), .name = l.name}); });

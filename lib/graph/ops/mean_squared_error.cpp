@@ -12,10 +12,10 @@ Formula squared() {  // x y
   const Value off = operand(0) - operand(1);
   return formula({off * off});
 }
-Formula gradient() {  // x y g
+Formula squared_gradient() {  // x y g
   return formula({2.0 * (operand(0) - operand(1)) * operand(2)});
 }
-const Compiled kCompiled({squared(), gradient()});
+const Compiled kMeanSquaredErrorCompiled({squared(), squared_gradient()});
 
 class MeanSquaredError final : public Op {
  public:
@@ -26,8 +26,8 @@ class MeanSquaredError final : public Op {
   }
   void backward(Lowering& to, const Node& node) const override {
     const int x = to.value(node.inputs[0]), y = to.value(node.inputs[1]), g = to.gradient(to.value(node));
-    if (to.wants_gradient(x)) map_pass(to, node, "backward_data", {x, y, g}, to.gradient(x), gradient(), scale_);
-    if (to.wants_gradient(y)) map_pass(to, node, "backward_label", {y, x, g}, to.gradient(y), gradient(), scale_);
+    if (to.wants_gradient(x)) map_pass(to, node, "backward_data", {x, y, g}, to.gradient(x), squared_gradient(), scale_);
+    if (to.wants_gradient(y)) map_pass(to, node, "backward_label", {y, x, g}, to.gradient(y), squared_gradient(), scale_);
   }
 
  private:

@@ -9,10 +9,7 @@ namespace motley {
 
 namespace {
 
-Formula product() {
-  return formula({operand(0) * operand(1)});
-}
-const Compiled kCompiled({product()});
+const Compiled kMulCompiled({product()});
 
 class Mul final : public Op {
  public:
@@ -46,6 +43,6 @@ Tensor mul(const Tensor& a, const Tensor& b, const NameOption& o) {
   return graph->add("mul", o.name, std::make_shared<Mul>(), {a, b}, a.shape());
 }
 
-static const LayerKind kKind("mul", 2, {}, [](const LayerArguments& l) { return mul(l.x[0], l.x[1], {l.name}); });
+static const LayerKind kMulKind("mul", 2, {}, [](const LayerArguments& l) { return mul(l.x[0], l.x[1], {l.name}); });
 
 }  // namespace motley

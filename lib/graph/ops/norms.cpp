@@ -42,9 +42,6 @@ Value normal(bool centered, int x, int scale, int center) {
 Formula times_normal(bool centered) {  // g x scale center
   return formula({operand(0) * normal(centered, 1, 2, 3)});
 }
-Formula times() {
-  return formula({operand(0) * operand(1)});
-}
 Formula weighted_times_normal(bool centered) {  // g x scale weight center
   return formula({operand(0) * operand(3) * normal(centered, 1, 2, 4)});
 }
@@ -69,38 +66,38 @@ Formula statistics() {  // x origin
   return both(shifted(), squared(true));
 }
 
-const Compiled kCompiled({squared(true), squared(false), inverse_root(1e-5), output(true), output(false), times(),
-                          times_normal(true), times_normal(false), weighted_times_normal(true), weighted_times_normal(false),
-                          gradient(true), gradient(false), sums(), weighted_sums()});
+const Compiled kNormsCompiled({squared(true), squared(false), inverse_root(1e-5), output(true), output(false), product(),
+                               times_normal(true), times_normal(false), weighted_times_normal(true), weighted_times_normal(false),
+                               gradient(true), gradient(false), sums(), weighted_sums()});
 const Compiled kWide({mean_of_shifted(), variance_of_shifted()}, Width::f64);
 // Sums over rows of values (batch_norm, group_norm), where statistics have one value for each value of a row; along rows of
 // features (layer_norm, rms_norm) statistics have one value for each row.
-const Compiled kRows(std::vector<RowFormula>{{statistics(), {}, true, {1}, {1}},
-                                             {statistics(), {1}, true, {}, {1}},
-                                             {shifted(), {}, true, {1}, {1}},
-                                             {shifted(), {1}, true, {}, {1}},
-                                             {squared(true), {}, true, {1}, {1}},
-                                             {squared(true), {1}, true, {}, {1}},
-                                             {squared(true), {}, true, {1}},
-                                             {times_normal(true), {}, true, {2, 3}},
-                                             {times_normal(false), {}, true, {2}},
-                                             {sums(), {}, true, {2, 3}},
-                                             {squared(true), {1}, true},
-                                             {squared(false), {}, true},
-                                             {output(true), {}, false, {1, 2, 3, 4}},
-                                             {output(false), {}, false, {1, 2}},
-                                             {gradient(true), {}, false, {2, 3, 4, 5, 6}},
-                                             {gradient(false), {}, false, {2, 3, 4}},
-                                             {output(true), {1, 3}},
-                                             {output(false), {1}},
-                                             {times_normal(true), {2, 3}, true},
-                                             {times_normal(false), {2}, true},
-                                             {weighted_times_normal(true), {2, 4}, true},
-                                             {weighted_times_normal(false), {2}, true},
-                                             {sums(), {2, 3}, true},
-                                             {weighted_sums(), {2, 4}, true},
-                                             {gradient(true), {2, 4, 5, 6}},
-                                             {gradient(false), {2, 4}}});
+const Compiled kNormsRows(std::vector<RowFormula>{{statistics(), {}, true, {1}, {1}},
+                                                  {statistics(), {1}, true, {}, {1}},
+                                                  {shifted(), {}, true, {1}, {1}},
+                                                  {shifted(), {1}, true, {}, {1}},
+                                                  {squared(true), {}, true, {1}, {1}},
+                                                  {squared(true), {1}, true, {}, {1}},
+                                                  {squared(true), {}, true, {1}},
+                                                  {times_normal(true), {}, true, {2, 3}},
+                                                  {times_normal(false), {}, true, {2}},
+                                                  {sums(), {}, true, {2, 3}},
+                                                  {squared(true), {1}, true},
+                                                  {squared(false), {}, true},
+                                                  {output(true), {}, false, {1, 2, 3, 4}},
+                                                  {output(false), {}, false, {1, 2}},
+                                                  {gradient(true), {}, false, {2, 3, 4, 5, 6}},
+                                                  {gradient(false), {}, false, {2, 3, 4}},
+                                                  {output(true), {1, 3}},
+                                                  {output(false), {1}},
+                                                  {times_normal(true), {2, 3}, true},
+                                                  {times_normal(false), {2}, true},
+                                                  {weighted_times_normal(true), {2, 4}, true},
+                                                  {weighted_times_normal(false), {2}, true},
+                                                  {sums(), {2, 3}, true},
+                                                  {weighted_sums(), {2, 4}, true},
+                                                  {gradient(true), {2, 4, 5, 6}},
+                                                  {gradient(false), {2, 4}}});
 
 // What networks have after a norm, and fuse joins to it: an activation, or the addition of another branch and an activation
 // (ResNets). The activation's gradient, from what is stored or computed again, becomes a part of the norm's; before that the other
@@ -218,7 +215,7 @@ class Norm final : public Op {
       int sum = -1;
       if (form_.centered) {
         sum = to.inner(node, "sum_g", t.kept, DType::f64);
-        map_pass(to, node, "sum_g", {dy, t.weight}, sum, times(), 1 / t.count);
+        map_pass(to, node, "sum_g", {dy, t.weight}, sum, product(), 1 / t.count);
         plain = to.inner(node, "mean_g", t.kept);
       }
       normal = to.inner(node, "mean_g_normal", t.kept);
@@ -343,12 +340,12 @@ class Norm final : public Op {
   int weighted_mean(Lowering& to, const Node& node, const Parts& t, const std::string& what, int sum) const {
     const int mean = to.inner(node, what, t.kept);
     if (form_.grouped.empty()) {
-      map_pass(to, node, what, {own_mean(to, node, what, sum), t.weight}, mean, times(), 1 / t.count);
+      map_pass(to, node, what, {own_mean(to, node, what, sum), t.weight}, mean, product(), 1 / t.count);
       return mean;
     }
     const int parts = to.inner(node, what + "_parts", t.kept, DType::f64),
               all = to.inner(node, what + "_sum", t.groups, DType::f64);
-    map_pass(to, node, what + " parts", {sum, t.weight}, parts, times(), 1 / t.count);
+    map_pass(to, node, what + " parts", {sum, t.weight}, parts, product(), 1 / t.count);
     add_members(to, node, t, what + "_sum", parts, all);
     each(to, node, t, what, all, mean, {});
     return mean;

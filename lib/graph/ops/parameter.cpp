@@ -32,15 +32,15 @@ Tensor Graph::parameter(const Shape& shape, const ParameterOptions& o) {
   return nodes_->add("parameter", o.name, std::make_shared<Parameter>(weight), {}, shape);
 }
 
-static const LayerKind kKind("parameter", 0, {{"shape", "its dims and their sizes", LayerKey::Kind::dims}},
-                             [](const LayerArguments& l) {
-                               if (!l.weight.layer.empty())
-                                 throw UserError("a parameter has a weight of its own; leave `weight` out");
-                               return l.graph->parameter(
-                                   Shape(l.dims.at("shape")),
-                                   {.initial = l.weight.initial, .deviation = l.weight.deviation, .name = l.name});
-                             },
-                             {.weight = WeightOptions{.initial = ParameterOptions{}.initial,
-                                                      .deviation = ParameterOptions{}.deviation}});
+static const LayerKind kParameterKind("parameter", 0, {{"shape", "its dims and their sizes", LayerKey::Kind::dims}},
+                                      [](const LayerArguments& l) {
+                                        if (!l.weight.layer.empty())
+                                          throw UserError("a parameter has a weight of its own; leave `weight` out");
+                                        return l.graph->parameter(
+                                            Shape(l.dims.at("shape")),
+                                            {.initial = l.weight.initial, .deviation = l.weight.deviation, .name = l.name});
+                                      },
+                                      {.weight = WeightOptions{.initial = ParameterOptions{}.initial,
+                                                               .deviation = ParameterOptions{}.deviation}});
 
 }  // namespace motley

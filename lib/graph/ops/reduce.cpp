@@ -34,7 +34,7 @@ Formula counts(Index ignored) {  // label
 Formula quotient() {  // x k
   return formula({operand(0) / select(operand(1) < 1.0, 1.0, operand(1))});
 }
-const Compiled kCompiled({counts(7), quotient()});
+const Compiled kReduceCompiled({counts(7), quotient()});
 
 // The mean of x over the elements whose labels count.
 class MeanOfCounted final : public Op {

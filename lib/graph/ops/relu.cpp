@@ -6,11 +6,11 @@
 
 namespace motley {
 
-static const Pointwise kOp(
+static const Pointwise kRelu(
     "relu", [](const Value& x) { return select(x <= 0.0, 0.0, x); }, [](const Value& y) { return select(0.0 < y, 1.0, 0.0); });
 
 Tensor relu(const Tensor& x, const NameOption& o) {
-  return kOp(x, o.name);
+  return kRelu(x, o.name);
 }
 
 }  // namespace motley

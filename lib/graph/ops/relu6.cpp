@@ -6,12 +6,12 @@
 
 namespace motley {
 
-static const Pointwise kOp(
+static const Pointwise kRelu6(
     "relu6", [](const Value& x) { return select(x <= 0.0, 0.0, select(6.0 <= x, 6.0, x)); },
     [](const Value& y) { return select(y <= 0.0, 0.0, select(6.0 <= y, 0.0, 1.0)); });
 
 Tensor relu6(const Tensor& x, const NameOption& o) {
-  return kOp(x, o.name);
+  return kRelu6(x, o.name);
 }
 
 }  // namespace motley

@@ -14,13 +14,13 @@ Tensor rms_norm(const Tensor& x, const RmsNormOptions& o) {
   return normalised("rms_norm", x, form, o.name);
 }
 
-static const LayerKind kKind("rms_norm", 1,
-                             {over_key("the dims that are normalised together; default: its input's last"),
-                              epsilon_key(RmsNormOptions{}.epsilon)},
-                             [](const LayerArguments& l) {
-                               RmsNormOptions o{.epsilon = l.numbers.at("epsilon"), .name = l.name};
-                               for (const std::string& dim : l.names.at("over")) o.over.push_back({dim, 0});
-                               return rms_norm(l.in(), o);
-                             });
+static const LayerKind kRmsNormKind("rms_norm", 1,
+                                    {over_key("the dims that are normalised together; default: its input's last"),
+                                     epsilon_key(RmsNormOptions{}.epsilon)},
+                                    [](const LayerArguments& l) {
+                                      RmsNormOptions o{.epsilon = l.numbers.at("epsilon"), .name = l.name};
+                                      for (const std::string& dim : l.names.at("over")) o.over.push_back({dim, 0});
+                                      return rms_norm(l.in(), o);
+                                    });
 
 }  // namespace motley

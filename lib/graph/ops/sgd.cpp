@@ -12,7 +12,7 @@ namespace motley {
 
 namespace {
 
-const std::vector<OptimizerKey>& keys() {
+const std::vector<OptimizerKey>& keys_of_sgd() {
   static const std::vector<OptimizerKey> list{
       {"momentum", "fraction of the previous update that is kept", Sgd{}.momentum, 1},
       {"weight_decay", "factor of the parameter that is added to its gradient", Sgd{}.weight_decay},
@@ -26,9 +26,9 @@ Formula update_of(double momentum, bool nesterov) {
   return formula({velocity, w - learning_rate() * (nesterov ? slope + momentum * velocity : velocity)});
 }
 
-const Compiled kCompiled(formulas_of({Sgd{.momentum = 0.5}, Sgd{}, Sgd{.momentum = 0.5, .nesterov = true}}));
+const Compiled kSgdCompiled(formulas_of({Sgd{.momentum = 0.5}, Sgd{}, Sgd{.momentum = 0.5, .nesterov = true}}));
 
-const OptimizerKind kKind("sgd", keys(), [](double rate, const std::vector<double>& values, Decay decay) -> Optimizer {
+const OptimizerKind kSgdKind("sgd", keys_of_sgd(), [](double rate, const std::vector<double>& values, Decay decay) -> Optimizer {
   return Sgd{.learning_rate = rate, .momentum = values[0], .weight_decay = values[1], .nesterov = values[2] != 0, .decay = decay};
 });
 
@@ -41,7 +41,7 @@ Optimizer::Optimizer(const Sgd& sgd)
       decay(sgd.decay),
       slots{"velocity"},
       update(update_of(sgd.momentum, sgd.nesterov)) {
-  check_values(kind, learning_rate, keys(), {sgd.momentum, sgd.weight_decay, sgd.nesterov ? 1.0 : 0.0});
+  check_values(kind, learning_rate, keys_of_sgd(), {sgd.momentum, sgd.weight_decay, sgd.nesterov ? 1.0 : 0.0});
   if (sgd.nesterov && !(sgd.momentum > 0)) throw UserError("nesterov needs a momentum above 0");
 }
 

@@ -6,11 +6,11 @@
 
 namespace motley {
 
-static const Pointwise kOp(
+static const Pointwise kSigmoid(
     "sigmoid", [](const Value& x) { return 1.0 / (1.0 + exp(-x)); }, [](const Value& y) { return y * (1.0 - y); });
 
 Tensor sigmoid(const Tensor& x, const NameOption& o) {
-  return kOp(x, o.name);
+  return kSigmoid(x, o.name);
 }
 
 }  // namespace motley

@@ -7,11 +7,11 @@
 namespace motley {
 
 // 0 below -88, where sigmoid(x) < 6e-39: with an infinite exp(-x) the gradient would be infinity / infinity.
-static const Pointwise kOp("silu",
-                           [](const Value& x) { return select(x < -88.0, 0.0, x / (1.0 + exp(-select(x < -88.0, -88.0, x)))); });
+static const Pointwise kSilu("silu",
+                             [](const Value& x) { return select(x < -88.0, 0.0, x / (1.0 + exp(-select(x < -88.0, -88.0, x)))); });
 
 Tensor silu(const Tensor& x, const NameOption& o) {
-  return kOp(x, o.name);
+  return kSilu(x, o.name);
 }
 
 }  // namespace motley

@@ -16,14 +16,12 @@ Formula exponential() {  // x m
 Formula output() {  // e s
   return formula({operand(0) / operand(1)});
 }
-Formula product() {  // dy y
-  return formula({operand(0) * operand(1)});
-}
-Formula gradient() {  // y dy sum
+Formula softmax_gradient() {  // y dy sum
   return formula({operand(0) * (operand(1) - operand(2))});
 }
-const Compiled kCompiled({exponential(), output(), product(), gradient()});
-const Compiled kRows(std::vector<RowFormula>{{exponential(), {1}}, {output(), {1}}, {product(), {}, true}, {gradient(), {2}}});
+const Compiled kSoftmaxCompiled({exponential(), output(), product(), softmax_gradient()});
+const Compiled kSoftmaxRows(std::vector<RowFormula>{
+    {exponential(), {1}}, {output(), {1}}, {product(), {}, true}, {softmax_gradient(), {2}}});
 
 class Softmax final : public Op {
  public:
@@ -42,7 +40,7 @@ class Softmax final : public Op {
     if (!to.wants_gradient(x)) return;
     const int dy = to.gradient(y), sum = to.inner(node, "sum_g", kept(node));
     map_pass(to, node, "sum_g", {dy, y}, sum, product());
-    map_pass(to, node, "backward_data", {y, dy, sum}, to.gradient(x), gradient());
+    map_pass(to, node, "backward_data", {y, dy, sum}, to.gradient(x), softmax_gradient());
   }
 
  private:
@@ -65,14 +63,14 @@ Tensor softmax(const Tensor& x, const SoftmaxOptions& o) {
   return GraphNodes::graph_of({x})->add("softmax", o.name, std::make_shared<Softmax>(over), {x}, x.shape());
 }
 
-static const LayerKind kKind("softmax", 1,
-                             {{"over", "the dim along which the results sum to 1; default: its input's last",
-                               LayerKey::Kind::names}},
-                             [](const LayerArguments& l) {
-                               const std::vector<std::string>& over = l.names.at("over");
-                               if (over.size() > 1)
-                                 throw UserError("softmax is over one dim; `over` names " + std::to_string(over.size()));
-                               return softmax(l.in(), {.over = over.empty() ? Dim{} : Dim{over.front(), 0}, .name = l.name});
-                             });
+static const LayerKind kSoftmaxKind("softmax", 1,
+                                    {{"over", "the dim along which the results sum to 1; default: its input's last",
+                                      LayerKey::Kind::names}},
+                                    [](const LayerArguments& l) {
+                                      const std::vector<std::string>& over = l.names.at("over");
+                                      if (over.size() > 1)
+                                        throw UserError("softmax is over one dim; `over` names " + std::to_string(over.size()));
+                                      return softmax(l.in(), {.over = over.empty() ? Dim{} : Dim{over.front(), 0}, .name = l.name});
+                                    });
 
 }  // namespace motley

@@ -56,7 +56,7 @@ std::vector<Formula> formulas() {
   }
   return out;
 }
-const Compiled kCompiled(formulas());
+const Compiled kSoftmaxCrossEntropyCompiled(formulas());
 
 std::vector<RowFormula> row_formulas() {
   std::vector<RowFormula> out;
@@ -68,7 +68,7 @@ std::vector<RowFormula> row_formulas() {
   }
   return out;
 }
-const Compiled kRows(row_formulas());
+const Compiled kSoftmaxCrossEntropyRows(row_formulas());
 
 class SoftmaxCrossEntropy final : public Op {
  public:

@@ -6,11 +6,11 @@
 
 namespace motley {
 
-static const Pointwise kOp(
+static const Pointwise kTanh(
     "tanh", [](const Value& x) { return tanh(x); }, [](const Value& y) { return 1.0 - y * y; });
 
 Tensor tanh(const Tensor& x, const NameOption& o) {
-  return kOp(x, o.name);
+  return kTanh(x, o.name);
 }
 
 }  // namespace motley

@@ -142,7 +142,7 @@ Tensor upsample2d(const Tensor& x, const Upsample2dOptions& o) {
                                         Shape(dims));
 }
 
-static const LayerKind kKind(
+static const LayerKind kUpsample2dKind(
     "upsample2d", 1,
     {{.name = "scale",
       .doc = "number of result rows and columns per row and column",
