@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What comes from outside: files of any size, strangers at a port, limits of the shell. outside_test.py MOTLEY [NAME...]"""
+import contextlib
 import os
 import pathlib
 import shutil
@@ -87,36 +88,47 @@ def is_mpiexec(pid):
     return b"mpiexec" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0]
 
 
+@contextlib.contextmanager
+def running(room):
+    process = endless(room, "run")
+    try:
+        yield process
+    finally:
+        if process.poll() is None:  # an assertion has failed
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=LIMIT)
+
+
 def strangers():
     """A connection to mpiexec's port, which ends mpiexec, does not reach it once the ranks run."""
     room = Room()
-    process = endless(room, "run")
-    ports = ports_of([pid for pid in children(process.pid) if is_mpiexec(pid)][0])
-    assert ports, "mpiexec listens at no port"
-    time.sleep(0.5)  # two beats: the launcher has seen that all ranks are ready
-    for port in ports:
-        stranger = socket.socket()
-        stranger.settimeout(0.5)
-        try:
-            stranger.connect(("127.0.0.1", port))
-            raise AssertionError("connected")
-        except TimeoutError:
-            pass
-        stranger.close()
-    assert process.poll() is None
-    process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=LIMIT)
-    assert process.returncode == 75 and room.json("run/run.json")["status"] == "stopped"
+    with running(room) as process:
+        ports = ports_of([pid for pid in children(process.pid) if is_mpiexec(pid)][0])
+        assert ports, "mpiexec listens at no port"
+        time.sleep(0.5)  # two beats: the launcher has seen that all ranks are ready
+        for port in ports:
+            stranger = socket.socket()
+            stranger.settimeout(0.5)
+            try:
+                stranger.connect(("127.0.0.1", port))
+                raise AssertionError("connected")
+            except TimeoutError:
+                pass
+            stranger.close()
+        assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=LIMIT)
+        assert process.returncode == 75 and room.json("run/run.json")["status"] == "stopped"
     # On one host the ranks have no port of their own; an mpiexec that is ended is said to be what ended.
     shutil.rmtree(room.path / "run")
-    process = endless(room, "run")
-    mpiexec = [pid for pid in children(process.pid) if is_mpiexec(pid)][0]
-    ranks = ranks_of(process.pid).values()
-    assert len(ranks) == 2 and all(set(ports_of(pid)) <= set(ports_of(mpiexec)) for pid in ranks)  # which they have inherited
-    os.kill(mpiexec, signal.SIGKILL)
-    _, err = process.communicate(timeout=LIMIT)
-    assert process.returncode == 86, (process.returncode, err)
-    has(err, "mpiexec was ended by signal 9")
+    with running(room) as process:
+        mpiexec = [pid for pid in children(process.pid) if is_mpiexec(pid)][0]
+        ranks = ranks_of(process.pid).values()
+        assert len(ranks) == 2 and all(set(ports_of(pid)) <= set(ports_of(mpiexec)) for pid in ranks)  # which they have inherited
+        os.kill(mpiexec, signal.SIGKILL)
+        _, err = process.communicate(timeout=LIMIT)
+        assert process.returncode == 86, (process.returncode, err)
+        has(err, "mpiexec was ended by signal 9")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@
 #include "balance/balance_within.h"
 #include "balance/choose_parts.h"
 #include "balance/needed_kernels.h"
+#include "kernels/operands.h"
 #include "plan/plan_data.h"
 #include "plan/planner.h"
 #include "tests/support/random_network.h"
@@ -163,6 +164,62 @@ TEST_CASE("choice law: a cut that pays is chosen", "[law]") {
       INFO("ranks " << speeds.size() << ", first rule " << rules.split.front().dim);
       CHECK(*plan.step_seconds <= 1.2 / all * *plan.baselines.fast_alone);  // of what no exchange would take
     }
+  }
+}
+
+namespace {
+
+// A device whose kernels with 1 to `granule` filters or channels take equally long.
+double staircase_seconds(KernelSpec spec, double speed, Index granule) {
+  const auto up = [&](Index size) { return (size + granule - 1) / granule * granule; };
+  const double memory = static_cast<double>(bytes_touched(spec)) / (10e9 * speed);
+  if (spec.roles.g == 1) {
+    spec.roles.c = up(spec.roles.c);
+    spec.roles.f = up(spec.roles.f);
+  }
+  return 2e-6 + std::max(memory, spec.op == KernelOp::map ? 0.0 : flops(spec) / (100e9 * speed));
+}
+
+}  // namespace
+
+// As measure() does: the candidates, then what the plan chosen from the profile runs, until nothing is missing.
+TEST_CASE("choice law: choosing and measuring what was chosen ends after four choices at most", "[law]") {
+  Random random(20261128);
+  for (int n = 0; n < share_of(24); n++) {
+    const bool two_axes = chance(random, 0.35);
+    const Mesh mesh = two_axes ? mesh_of({{"a", 2}, {"b", 2}}, 1) : mesh_of({{"a", static_cast<int>(pick(random, 2, 4))}}, 1);
+    const Step step = network(random);
+    const LayoutRules rules = free_rules(random, mesh, step);
+    Profile profile = testing::random_profile(mesh, random);  // its links; a point per op and pass, at a rate of its own
+    std::vector<int> ranks;
+    std::vector<double> speeds;
+    std::vector<Index> granules;
+    for (int r = 0; r < mesh.ranks(); r++) {
+      ranks.push_back(r);
+      speeds.push_back(0.1 + 0.1 * static_cast<double>(pick(random, 0, 9)));
+      granules.push_back(Index{1} << pick(random, 0, 4));
+    }
+    const auto time = [&](int rank, const KernelSpec& spec) {
+      const auto r = static_cast<std::size_t>(rank);
+      const double seconds = staircase_seconds(spec, speeds[r], granules[r]);
+      profile.add({rank, spec, {seconds, seconds, seconds, 5}, "synthetic"});
+    };
+    const KernelsByRank candidates = candidate_kernels(passes_for(step, rules), mesh, rules, ranks);
+    for (const int r : ranks)
+      for (const KernelSpec& spec : candidates[static_cast<std::size_t>(r)]) time(r, spec);
+    int choices = 0;
+    for (bool missing = true; missing && choices <= 10; choices++) {
+      const Plan plan = balance(step, mesh, rules, profile, {.baselines = false});
+      missing = false;
+      for (const int r : ranks)
+        for (const KernelSpec& spec : kernels_of(plan.data(), r)) {
+          if (flops(spec) == 0 || profile.seconds(r, spec).known == Known::measured) continue;
+          missing = true;
+          time(r, spec);
+        }
+    }
+    INFO("case " << n);
+    CHECK(choices <= 4);
   }
 }
 
