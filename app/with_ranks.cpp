@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <optional>
 
@@ -16,6 +15,7 @@
 #include "app/last_word.h"
 #include "app/launch.h"
 #include "app/launcher.h"
+#include "app/outputs.h"
 #include "app/predict_input.h"
 #include "app/rank_verbs.h"
 #include "app/restart.h"
@@ -92,22 +92,13 @@ Subject parse_subject(const Options& options, const std::string& name, const std
   return {{}, mesh};
 }
 
-bool is_chrome_trace(const fs::path& file) {
-  std::string begin(64, '\0');
-  std::ifstream in(file, std::ios::binary);
-  in.read(begin.data(), static_cast<std::streamsize>(begin.size()));
-  return in.gcount() == 0 || begin.find("\"displayTimeUnit\"") != std::string::npos;
-}
-
 // Checked before anything is trained.
 void check_trace_file(const fs::path& file, const fs::path& run_directory) {
   if (file.empty()) return;
   for (const char* of_run : {kResolvedJob, kCommand, kRunFile, kMetrics, kPlanFile, kTraceFile, kWeightsFile, kDamagedFile})
     if (!run_directory.empty() && plain_path(file) == plain_path(run_directory / of_run))
       throw UserError("--trace " + file.string() + " is a file of the run itself; give another name", Exit::usage);
-  if (fs::is_regular_file(file) && !is_chrome_trace(file))
-    throw UserError("--trace " + file.string() + " exists and is not a Chrome trace; give another file", Exit::usage);
-  require_writable(file);
+  require_output("--trace", file, OutputKind::trace, Pipes::refuse);
 }
 
 // In a separate directory, even if other runs begin in the same second.
@@ -134,6 +125,29 @@ void require_weights(const Options& options, const Subject& subject) {
     static_cast<void>(open_weights_of(options.weights, entries_of(evaluation_step_of(job).passes(), job.train.dtype())));
 }
 
+OutputKind predictions_kind(const fs::path& file) {
+  return file.extension() == ".csv" ? OutputKind::table : file.extension() == ".json" ? OutputKind::predictions : OutputKind::array;
+}
+
+// Checked before anything is measured; a profile's directory is created.
+void check_outputs(const Options& options, const Subject& subject) {
+  const std::string option = options.svg.empty() ? "-o" : "--svg";
+  const fs::path& file = options.svg.empty() ? options.output : options.svg;
+  if (file.empty()) return;
+  if (options.verb == Verb::profile) {
+    std::error_code failed;
+    fs::create_directories(fs::absolute(file).parent_path(), failed);
+    return require_output(option, file, OutputKind::profile);
+  }
+  const bool predicts = options.verb == Verb::predict;
+  require_not_in_job(option, file, subject.job->joined);
+  require_output(option, file,
+                 predicts                     ? predictions_kind(file)
+                 : options.verb == Verb::plan ? OutputKind::plan
+                                              : OutputKind::picture,
+                 predicts ? Pipes::refuse : Pipes::accept);
+}
+
 RunDirectory directory_for(const Options& options, const Subject& subject) {
   require_weights(options, subject);
   if (options.verb == Verb::train) {
@@ -145,31 +159,12 @@ RunDirectory directory_for(const Options& options, const Subject& subject) {
       return {path, IfRun::resume};
     return {path, options.overwrite ? IfRun::overwrite : IfRun::refuse};
   }
-  // Checked before anything is measured; a profile's directory is created.
-  const bool writes = options.verb == Verb::plan || options.verb == Verb::predict;
-  if (const fs::path& file = writes ? options.output : options.svg; !file.empty())
-    require_writable(file, options.verb == Verb::predict ? Pipes::refuse : Pipes::accept);
-  if (options.verb == Verb::profile && !options.output.empty()) {
-    std::error_code failed;
-    fs::create_directories(fs::absolute(options.output).parent_path(), failed);
-    require_writable(options.output, Pipes::accept);
-    require_profile_place(options.output);
+  if (options.verb == Verb::predict) {  // what it reads is opened before its output is compared with that
+    static_cast<void>(open_weights(options.weights));
+    for (const auto& [input, file] : input_files(options, subject.job->model)) check_input(file, *subject.job);
   }
-  const auto weights = options.weights.empty() ? nullptr : open_weights(options.weights);
-  if (options.verb == Verb::predict) {
-    const auto keep = [&](const fs::path& file, const char* as) {
-      if (std::error_code ignored; !options.output.empty() && fs::equivalent(file, options.output, ignored))
-        throw UserError("-o " + options.output.string() + " is the " + as + " too and would be overwritten; give another name",
-                        Exit::usage);
-    };
-    keep(weights->name(), "file of weights");
-    keep(fs::path(weights->name()) / options.output.filename(), "file of a checkpoint");
-    for (const auto& [input, file] : input_files(options, subject.job->model)) {
-      check_input(file, *subject.job);
-      keep(file, "input");
-    }
-    check_answer_options(options);
-  }
+  check_outputs(options, subject);
+  if (options.verb == Verb::predict) check_answer_options(options);
   return RunDirectory::temporary(on_one_host(subject.mesh().devices()) ? "" : "runs");  // other hosts must see its contents
 }
 
@@ -428,6 +423,7 @@ int with_ranks(const Options& given, const CommandLine& line) {
   if (options.verb == Verb::plan || options.verb == Verb::explain) {
     const Step step = step_of(*subject.job);
     if (!options.tensor.empty()) static_cast<void>(find_tensor(step.passes(), options.tensor));
+    check_outputs(options, subject);
     Console console(options, Console::Voice::speaks);
     if (!options.plan.empty()) {
       const GivenPlan file = read_plan_for(*subject.job, step, options.plan);

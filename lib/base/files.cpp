@@ -11,7 +11,10 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
+#include <set>
 #include <string>
+#include <utility>
 
 namespace motley {
 namespace {
@@ -51,7 +54,42 @@ void write_all(int fd, std::span<const std::byte> bytes, const std::filesystem::
   }
 }
 
+// The files that were read.
+class ReadFiles {
+ public:
+  void add(const struct stat& file) {
+    if (full_.load(std::memory_order_relaxed)) return;  // data of many files: what a command writes is named before
+    const std::lock_guard lock(mutex_);
+    files_.emplace(file.st_dev, file.st_ino);
+    full_ = files_.size() >= kMost;
+  }
+  bool has(const struct stat& file) {
+    const std::lock_guard lock(mutex_);
+    return files_.contains({file.st_dev, file.st_ino});
+  }
+
+ private:
+  static constexpr std::size_t kMost = 4096;
+  std::atomic<bool> full_ = false;
+  std::mutex mutex_{};
+  std::set<std::pair<dev_t, ino_t>> files_{};
+};
+
+ReadFiles& read_files() {
+  static ReadFiles files;
+  return files;
+}
+
 }  // namespace
+
+bool was_read(const std::filesystem::path& file) {
+  struct stat facts {};
+  return ::stat(file.c_str(), &facts) == 0 && read_files().has(facts);
+}
+
+void note_read(const std::filesystem::path& file) {
+  if (struct stat facts{}; ::stat(file.c_str(), &facts) == 0) read_files().add(facts);
+}
 
 std::filesystem::path made_beside(const std::filesystem::path& path, const std::function<bool(const char*)>& make) {
   static std::atomic<int> count{0};  // threads of one process are ranks too
@@ -128,6 +166,7 @@ InputFile::InputFile(const std::filesystem::path& path, Links links) : path_(pat
   if (!known) fail("read", path_);
   if (!regular) throw UserError(path.string() + ": not a file", links == Links::refuse ? Exit::data : Exit::missing);
   size_ = static_cast<std::uint64_t>(facts.st_size);
+  read_files().add(facts);
 }
 
 InputFile::~InputFile() {

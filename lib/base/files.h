@@ -74,6 +74,11 @@ class InputFile {
   int fd_ = -1;
 };
 
+// Whether this process has opened that file to read it: InputFile, read_file() and PackedFile say so of the first 4096 files. What
+// a user names for writing is compared with them.
+bool was_read(const std::filesystem::path& file);
+void note_read(const std::filesystem::path& file);
+
 // Writes the pieces in turn beside `path`, syncs, renames, syncs the folder. An existing file stays as it is until the rename.
 // UserError (74) says which call failed on which file; no temporary file is left in that case.
 void write_pieces(const std::filesystem::path& path, std::initializer_list<std::span<const std::byte>> pieces);

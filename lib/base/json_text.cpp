@@ -156,6 +156,7 @@ std::string read_file(const std::string& path) {
   if (!file)
     throw UserError((errno == ENOENT ? "no file " + path : "cannot read " + path + ": " + std::strerror(errno)), Exit::missing);
   if (const auto size = std::filesystem::file_size(path, failed); !failed && size > kMost) throw too_large();
+  note_read(path);
   std::string text;
   std::vector<char> piece(std::size_t{1} << 16);
   while (file.read(piece.data(), static_cast<std::streamsize>(piece.size())) || file.gcount() > 0) {

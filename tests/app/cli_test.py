@@ -640,7 +640,7 @@ def measured_plans():
     # A file that is no profile is not replaced by one.
     always = ["--set", "profile.measure=always", "--set", "profile.path=wider.json"]
     for words in [("plan", "job.json", *always), ("profile", "job.json", *always), ("profile", "job.json", "-o", "wider.json"), ("profile", "-o", "wider.json")]:
-        has(room.run(*words, code=78).err, "wider.json exists and is not a profile")
+        has(room.run(*words, code=64 if "-o" in words else 78).err, "wider.json exists and is not a profile")
     # Of an emulated device the slowdown counts.
     slowed = job()
     slowed["mesh"]["devices"][0] = {"kind": "emulated", "name": "slow", "slowdown": 2, "of": {"kind": "cpu"}}
@@ -939,8 +939,8 @@ def keeps_weights():
     has(room.run("predict", "job.json", "--weights", "huge.safetensors", "--input", "x.npy", "-o", "nan.npy", code=70).err, "4 of 4 values are not finite")
     os.mkfifo(room.path / "pipe.npy")
     has(room.run(*predict, "pipe.npy", code=74).err, "pipe.npy: is a pipe or a device")
-    has(room.run(*predict, "run/weights.safetensors", code=64).err, "is the file of weights too")
-    has(room.run("predict", "job.json", "--weights", "checkpoint", "--input", "x.npy", "-o", "checkpoint/rank-0.bin", code=64).err, "is the file of a checkpoint too")
+    has(room.run(*predict, "run/weights.safetensors", code=64).err, "is read by this command too and would be overwritten")
+    has(room.run("predict", "job.json", "--weights", "checkpoint", "--input", "x.npy", "-o", "checkpoint/rank-0.bin", code=64).err, "is read by this command too")
     has(room.run("convert", "run", "new/").out, "4 tensors")
     assert (room.path / "new/manifest.json").exists()
     # Names that no file of another kind can hold.
@@ -1562,7 +1562,7 @@ def traces():
         has(room.run("train", "job.json", "--run-dir", "never", "--trace", file, code=74).err, part)
         assert not (room.path / "never").exists()
     before = (room.path / "job.json").read_text()
-    for file, part in [("job.json", "is not a Chrome trace"), ("never/run.json", "a file of the run itself"), ("never/../never/trace.json", "a file of the run itself")]:
+    for file, part in [("job.json", "is read by this command too"), ("never/run.json", "a file of the run itself"), ("never/../never/trace.json", "a file of the run itself")]:
         has(room.run("train", "job.json", "--run-dir", "never", "--trace", file, code=64).err, part)
         assert not (room.path / "never").exists() and (room.path / "job.json").read_text() == before
 
@@ -1682,6 +1682,45 @@ def paths_through_links():
     room.run("check", "link/job.json")
     has(room.run("plan", "job.json", "--set", "layout.split.filters=\"all\"", "--set", 'profile.path="job.json/p.json"', code=74).err,
         "job.json")
+
+
+def keeps_other_files():
+    """A named output replaces neither what is read nor a file of another kind."""
+    room = Room()
+    small = job(1, (6,), max_steps=2)
+    room.write("mesh.json", small["mesh"])
+    for name, values, kind in [("x", [0.5] * 64 * 8, "<f4"), ("test_x", [0.25] * 64 * 8, "<f4"), ("y", [1] * 8, "<i4"), ("test_y", [2] * 8, "<i4")]:
+        write_npy(room.path / f"{name}.npy", (8, 1, 8, 8) if "x" in name else (8,), values, kind)
+    small["mesh"] = "mesh.json"
+    small["data"] = {"kind": "npy", "images": "x.npy", "labels": "y.npy", "test_images": "test_x.npy", "test_labels": "test_y.npy"}
+    room.write("job.json", small)
+    room.write("notes.txt", "what I think\n")
+    room.run("train", "job.json", "--run-dir", "run")
+    write_npy(room.path / "input.npy", (1, 1, 8, 8), [0.5] * 64)
+    predict = ("predict", "job.json", "--weights", "run", "--input", "input.npy", "-o")
+    before = {f: f.read_bytes() for f in room.path.rglob("*") if f.is_file()}
+    for words in [("plan", "job.json", "-o", "job.json"), ("plan", "job.json", "-o", "mesh.json"), ("plan", "job.json", "--format", "json", "-o", "./job.json"),
+                  ("plan", "job.json", "-o", "notes.txt"), ("plan", "job.json", "-o", "run/metrics.jsonl"), ("explain", "job.json", "--svg", "job.json"),
+                  ("explain", "job.json", "--svg", "notes.txt"), ("model", "lenet5", "-o", "job.json"), ("doctor", "--mesh", "job.json"), ("doctor", "-o", "notes.txt"),
+                  ("profile", "job.json", "-o", "job.json"), ("train", "job.json", "--trace", "job.json"), ("convert", "run/weights.safetensors", "run/weights.safetensors"),
+                  (*predict, "job.json"), (*predict, "test_x.npy"), (*predict, "x.npy"), (*predict, "input.npy"), (*predict, "run/weights.safetensors")]:
+        has(room.run(*words, code=64).err, f"{words[-1]} ", "; give another name")
+    (room.path / "link.json").symlink_to("job.json")
+    has(room.run("plan", "job.json", "-o", "link.json", code=64).err, "link.json is a file of the job")
+    (room.path / "link.json").unlink()
+    assert before == {f: f.read_bytes() for f in room.path.rglob("*") if f.is_file()}
+    # What motley wrote is replaced.
+    (room.path / "empty.csv").touch()
+    for _ in range(2):
+        room.run("plan", "job.json", "-o", "plan.json")
+        room.run("explain", "job.json", "--svg", "plan.svg")
+        room.run("model", "lenet5", "-o", "lenet5.json")
+        room.run("doctor", "--mesh", "node.json")
+        room.run("convert", "run", "w.npz")
+        room.run("convert", "run", "w.safetensors")
+        for name in ["p.npy", "p.csv", "p.json", "empty.csv"]:
+            room.run(*predict, name)
+    assert (room.path / "p.csv").read_text().startswith("sample,class,probability")
 
 
 def run_directory_removed():
@@ -1920,7 +1959,7 @@ def several_inputs():
     assert unknown.count("error:") == 3, unknown
     write_npy(room.path / "word.npy", (samples,), [n % 7 for n in range(samples)], "<i8")
     has(room.run("predict", "job.json", "--weights", "run/weights.safetensors", "--input", "x.npy", "--input", "mask=mask.npy", "--input", "word=word.npy", "-o",
-                 "run/weights.safetensors", code=64).err, "is the file of weights too")
+                 "run/weights.safetensors", code=64).err, "is read by this command too and would be overwritten")
     has(room.run("check", "job.json", "--set", "train.batch=13", code=78).err, "/train/batch: a batch of 13 is more than the 12 samples of the data")
     has(room.run("predict", "job.json", "--weights", "run", "--input", "wort=word.npy", "-o", "z.npy", code=64).err, 'no input "wort"; did you mean "word"?')
     del document["data"]["inputs"]["word"]
