@@ -168,7 +168,7 @@ RunDirectory directory_for(const Options& options, const Subject& subject) {
   return RunDirectory::temporary(on_one_host(subject.mesh().devices()) ? "" : "runs");  // other hosts must see its contents
 }
 
-void work(Runtime& rt, const Options& options, const Subject& subject, const fs::path& directory) {
+void work(Runtime& rt, const Options& options, const Subject& subject, const OpenDirectory& directory) {
   Console console(options, rt.rank() == 0 ? Console::Voice::speaks : Console::Voice::silent);
   if (!subject.job) return profile_grid(rt, subject.mesh(), options, console);
   const Task task{options, *subject.job, directory, console};
@@ -212,8 +212,8 @@ void require_utf8(const CommandLine& line) {
 }
 
 // Writes everything that the ranks read, before they are started.
-void prepare(const fs::path& directory, const Subject& subject, const Options& options, const CommandLine& line) {
-  write_file((directory / subject.file()).string(), subject.text());
+void prepare(const OpenDirectory& directory, const Subject& subject, const Options& options, const CommandLine& line) {
+  write_text(directory / subject.file(), subject.text());
   Json::Array words;
   for (int i = 1; i < line.argc; i++) words.emplace_back(line.argv[i]);
   if (!options.from.empty())
@@ -222,22 +222,22 @@ void prepare(const fs::path& directory, const Subject& subject, const Options& o
         words.insert(word + 1, Json("--from-checkpoint=" + options.from.string()));
         break;
       }
-  write_file((directory / kCommand).string(), to_text(Json(std::move(words))) + "\n");
+  write_text(directory / kCommand, to_text(Json(std::move(words))) + "\n");
   if (options.verb != Verb::train) return;
   const fs::path& job = options.files.front();
-  if (std::error_code other; !fs::equivalent(job, directory / kResolvedJob, other))
-    write_file((directory / kJobFile).string(), fs::proximate(job).string() + "\n");
+  if (std::error_code other; !fs::equivalent(job, (directory / kResolvedJob).path(), other))
+    write_text(directory / kJobFile, fs::proximate(job).string() + "\n");
 }
 
 // Writes how the run ended into run.json. True: a run that was stopped before its first step, of which nothing is kept.
 bool say_how_it_ended(RunDirectory& directory, const Outcome& end, const Subject& subject) {
-  const fs::path& path = directory.path();
-  if (!directory.resumed() && end.code == static_cast<int>(Exit::stopped) && (end.early || !has_ended(path)) &&
-      !has_results(path)) {
+  const OpenDirectory& files = directory.files();
+  if (!directory.resumed() && end.code == static_cast<int>(Exit::stopped) && (end.early || !has_ended(files)) &&
+      !has_results(files)) {
     directory.forget();
     return true;
   }
-  if (end.code != 0) write_failed_run(directory.path(), end, subject.mesh());
+  if (end.code != 0) write_failed_run(files, end, subject.mesh());
   return false;
 }
 
@@ -290,15 +290,16 @@ int as_a_rank(const Options& given, const CommandLine& line) {
     const fs::path path = from_rank_0(rt.transport(), [&] {
       require_utf8(line);
       directory.emplace(directory_for(options, subject));
-      prepare(directory->path(), subject, options, line);
+      prepare(directory->files(), subject, options, line);
       return fs::absolute(directory->path()).string();
     });
-    if (options.verb != Verb::train || rt.rank() != 0) return work(rt, options, subject, path);
+    const OpenDirectory files(path);
+    if (options.verb != Verb::train || rt.rank() != 0) return work(rt, options, subject, files);
     const Outcome killed{static_cast<int>(Exit::hung), -1,
                          "rank 0 was killed; mpiexec does so when another rank dies: see that rank's stderr"};
     const LastWord last(*directory, subject.mesh(), killed);
     try {
-      work(rt, options, subject, path);
+      work(rt, options, subject, files);
     } catch (const Error& e) {
       say_how_it_ended(*directory, {static_cast<int>(e.code()), -1, e.what()}, subject);
       throw;
@@ -345,7 +346,7 @@ Outcome launch_all(const Options& options, const CommandLine& line, Subject& sub
   std::vector<Attempt> attempts;
   const bool keep = options.verb == Verb::train;
   for (int restarts = 0;; restarts++) {
-    prepare(directory.path(), subject, next, line);
+    prepare(directory.files(), subject, next, line);
     std::optional<LastWord> last;  // until this process can report it
     if (keep)
       last.emplace(directory, subject.mesh(), launcher_killed(),
@@ -353,7 +354,7 @@ Outcome launch_all(const Options& options, const CommandLine& line, Subject& sub
     Outcome end = launch_once(directory, subject.mesh());
     if (restarts == options.restarts || signals_so_far() > 0) return end;
     const std::string device = end.rank < 0 ? "" : subject.mesh().device(end.rank).name;
-    attempts.push_back({end, device, keep && has_stepped(directory.path())});
+    attempts.push_back({end, device, keep && has_stepped(directory.files())});
     if (!goes_again(attempts)) return end;
     if (!end.said && !end.reason.empty()) print_error("motley: " + end.reason + "\n");
     end.said = true;
@@ -450,18 +451,18 @@ int with_ranks(const Options& given, const CommandLine& line) {
 int rank_main(const Options& options, const CommandLine& line) {
   return run(line.argc, line.argv, [&](Runtime& rt) {
     rt.phase("configuration");
-    const fs::path directory = options.files.front();
-    const std::string file = (directory / kCommand).string();
+    const OpenDirectory directory(options.files.front());
+    const FileIn command = directory / kCommand;
     Complaints complaints;
-    const auto json = read_json(file, read_file(file), complaints);
+    const auto json = read_json(command.path().string(), InputFile(command).text(), complaints);
     complaints.raise(Exit::internal);
     std::vector<std::string> words;
     for (const Json& word : std::get<Json::Array>(json->value)) words.push_back(std::get<std::string>(word.value));
     const Parsed parsed = parse_options(words);
     motley::check(parsed.options.has_value(), "the command line that was launched can be read again");
     const char* name = has_job(*parsed.options) ? kResolvedJob : kMeshFile;
-    const std::string resolved = (directory / name).string();
-    work(rt, *parsed.options, parse_subject(*parsed.options, resolved, read_file(resolved)), directory);
+    const FileIn resolved = directory / name;
+    work(rt, *parsed.options, parse_subject(*parsed.options, resolved.path().string(), InputFile(resolved).text()), directory);
   });
 }
 
