@@ -7,6 +7,7 @@
 
 #include "app/console.h"
 #include "app/job_plan.h"
+#include "app/outputs.h"
 #include "app/verbs.h"
 #include "config/job.h"
 #include "config/schema.h"
@@ -42,8 +43,10 @@ int model(const Options& options) {
   const std::string text = to_text(zoo_model(usual_choice(options.kind)), 1) + "\n";
   if (options.output.empty())
     print_result(text);
-  else
+  else {
+    require_output("-o", options.output, OutputKind::model);
     write_file(options.output.string(), text);
+  }
   return 0;
 }
 

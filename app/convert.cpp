@@ -4,6 +4,7 @@
 #include <motley/error.h>
 
 #include "app/console.h"
+#include "app/outputs.h"
 #include "app/verbs.h"
 #include "base/at.h"
 #include "weights/checkpoint.h"
@@ -59,6 +60,7 @@ int convert(const Options& options) {
     tensors.push_back(std::move(t));
     which.push_back(static_cast<int>(i));
   }
+  if (!trains) require_output("OUT", out, out.extension() == ".npz" ? OutputKind::npz : OutputKind::safetensors, Pipes::refuse);
   const auto writer = writer_for(out, tensors, in->classes());
   for (const int i : which) {
     const NpyData values = in->read(i);

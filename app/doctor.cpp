@@ -19,6 +19,7 @@
 #include "app/console.h"
 #include "app/cpu_isas.h"
 #include "app/mpiexec.h"
+#include "app/outputs.h"
 #include "app/topology.h"
 #include "app/verbs.h"
 #include "base/control_groups.h"
@@ -166,6 +167,7 @@ void look_at_data(Findings& found) {
 }  // namespace
 
 int doctor(const Options& options) {
+  if (!options.mesh.empty()) require_output("--mesh", options.mesh, OutputKind::mesh);
   Console console(options, Console::Voice::speaks);
   const bool direct = mpi_takes_device_memory();  // first: a child process queries, and must not inherit a device
   const HostFacts host = host_facts();

@@ -40,7 +40,7 @@ LastWord::LastWord(RunDirectory& directory, const Mesh& mesh, const Outcome& end
   try {
     RunDirectory own = std::move(directory);  // its lock ends with this process
     if (first) first();
-    write_failed_run(own.path(), end, mesh);
+    write_failed_run(own.files(), end, mesh);
   } catch (const std::exception&) {  // nothing reads stderr any more
   }
   _exit(0);

@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <thread>
 
 #include "app/launch.h"
@@ -19,6 +20,7 @@
 #include "app/reach_hosts.h"
 #include "base/files.h"
 #include "base/units.h"
+#include "run/launcher_lock.h"
 #include "run/records.h"
 #include "run/start.h"
 
@@ -68,6 +70,7 @@ class RecordsDirectory {
   RecordsDirectory(const fs::path& run_directory, std::size_t ranks) {
     make(run_directory);
     ask_for_room(ranks);
+    lives_.emplace(path_);
   }
   ~RecordsDirectory() {
     std::error_code ignored;
@@ -101,6 +104,7 @@ class RecordsDirectory {
     throw Error(Exit::io, path_.string() + ": " + std::strerror(failed) + ": no space for the ranks' heartbeat records");
   }
   fs::path path_;
+  std::optional<LauncherLock> lives_{};
 };
 
 }  // namespace

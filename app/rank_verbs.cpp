@@ -290,36 +290,36 @@ void train_ranks(Runtime& rt, const Task& task) {
     task.console.say(LogLevel::warning, "note: the data has no test samples: nothing is evaluated (train.evaluate_every_epochs)");
   std::optional<RanksHold> hold;
   if (rt.rank() == 0) hold.emplace(task.directory);
-  const std::filesystem::path before = task.directory / kAside / kRunFile;
-  const TrainSummary run =
-      train_job(rt, {.plan = &plans.training,
-                     .evaluation = plans.evaluation ? &*plans.evaluation : nullptr,
-                     .evaluate = evaluation_of(job.model, model),
-                     .plan_file = rt.rank() == 0 ? plan_file_of(job, plans, profile, PlanDetail::summary) : "",
-                     .profile = &profile,
-                     .data = data,
-                     .in_epoch = [&](Index epoch) { return in_epoch(raw, job, epoch); },
-                     .names = names_of(model),
-                     .epochs = job.train.epochs.value_or(0),
-                     .max_steps = job.train.max_steps.value_or(0),
-                     .seed = job.train.seed,
-                     .checkpoint = job.train.checkpoint,
-                     .evaluate_every_epochs = job.train.evaluate_every_epochs,
-                     .initial = job.train.initial.weights,
-                     .fresh = {job.train.initial.fresh},
-                     .resume = task.options.from,
-                     .done_before = finished(task.directory / kAside) ? std::optional(load_run_json(before)) : std::nullopt,
-                     .began = [&](const std::vector<std::filesystem::path>& ended) { drop_aside(task.directory, ended); },
-                     .run_directory = task.directory,
-                     .dump = task.options.dump,
-                     .trace = task.options.trace,
-                     .progress = [&](const std::string& line) { task.console.progress(bar.step(line)); },
-                     .evaluating = [&](const std::string& line) { task.console.progress(bar.line(line), Console::Of::evaluation); },
-                     .say = [&](const std::string& line) { task.console.say(LogLevel::info, line); },
-                     .warn = [&](const std::string& line) { task.console.say(LogLevel::warning, line); }});
+  const auto aside = task.directory.find(kAside);
+  const TrainSummary run = train_job(
+      rt, {.plan = &plans.training,
+           .evaluation = plans.evaluation ? &*plans.evaluation : nullptr,
+           .evaluate = evaluation_of(job.model, model),
+           .plan_file = rt.rank() == 0 ? plan_file_of(job, plans, profile, PlanDetail::summary) : "",
+           .profile = &profile,
+           .data = data,
+           .in_epoch = [&](Index epoch) { return in_epoch(raw, job, epoch); },
+           .names = names_of(model),
+           .epochs = job.train.epochs.value_or(0),
+           .max_steps = job.train.max_steps.value_or(0),
+           .seed = job.train.seed,
+           .checkpoint = job.train.checkpoint,
+           .evaluate_every_epochs = job.train.evaluate_every_epochs,
+           .initial = job.train.initial.weights,
+           .fresh = {job.train.initial.fresh},
+           .resume = task.options.from,
+           .done_before = aside && finished(*aside) ? std::optional(load_run_json((*aside / kRunFile).path())) : std::nullopt,
+           .began = [&](const std::vector<std::string>& ended) { drop_aside(task.directory, ended); },
+           .run_directory = task.directory,
+           .dump = task.options.dump,
+           .trace = task.options.trace,
+           .progress = [&](const std::string& line) { task.console.progress(bar.step(line)); },
+           .evaluating = [&](const std::string& line) { task.console.progress(bar.line(line), Console::Of::evaluation); },
+           .say = [&](const std::string& line) { task.console.say(LogLevel::info, line); },
+           .warn = [&](const std::string& line) { task.console.say(LogLevel::warning, line); }});
   task.console.progress_done();
   const std::filesystem::path& given = task.options.run_directory;
-  rt.print(summary_of(run, job.mesh, given.empty() ? std::filesystem::proximate(task.directory) : given));
+  rt.print(summary_of(run, job.mesh, given.empty() ? std::filesystem::proximate(task.directory.path()) : given));
 }
 
 namespace {

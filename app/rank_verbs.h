@@ -9,6 +9,7 @@
 
 #include "app/console.h"
 #include "app/job_plan.h"
+#include "base/open_directory.h"
 #include "config/job.h"
 
 namespace motley::app {
@@ -16,7 +17,7 @@ namespace motley::app {
 struct Task {
   const Options& options;
   const Job& job;
-  const std::filesystem::path& directory;  // of the run
+  const OpenDirectory& directory;  // of the run
   Console& console;
 };
 

@@ -4,7 +4,6 @@
 #include <motley/error.h>
 
 #include <algorithm>
-#include <fstream>
 #include <optional>
 #include <tuple>
 
@@ -27,10 +26,10 @@ bool holds_job(const fs::path& run) {
 
 // The file of the run's job; empty: not known.
 std::string job_file_of(const fs::path& run) {
-  std::string line;
-  std::ifstream in(run / kJobFile);
-  std::getline(in, line);
-  return line;
+  const OpenDirectory directory(run);
+  if (directory.kind(kJobFile) != OpenDirectory::Kind::file) return "";
+  const std::string text = InputFile(directory / kJobFile).text();
+  return text.substr(0, text.find('\n'));
 }
 
 // Runs in runs/ that did not finish, the newest first (of one second: by path, the last first); only those of this job, unless
@@ -48,7 +47,7 @@ std::vector<fs::path> unfinished(const std::string& job, const std::string& file
     // NAME-TIME or NAME-TIME-NUMBER
     const std::string name = entry.path().filename().string();
     const std::size_t z = name.find("Z", name.size() < kTime + 6 ? 0 : name.size() - 6);
-    if (z == std::string::npos || z < kTime || !holds_job(entry.path()) || finished(entry.path())) continue;
+    if (z == std::string::npos || z < kTime || !holds_job(entry.path()) || finished(OpenDirectory(entry.path()))) continue;
     const std::size_t begin = z + 1 - kTime;
     if (begin < 1 || name[begin - 1] != '-' || (!job.empty() && name.substr(0, begin - 1) != job)) continue;
     if (const std::string its = job_file_of(entry.path()); !job.empty() && !its.empty() && its != fs::proximate(file).string()) {
@@ -115,7 +114,7 @@ Resume choose_resume(const Options& options) {
     }
     if (out.checkpoint.empty()) {
       if (!runs.empty() && !options.run_directory.empty()) {
-        if (finished(runs.front()))
+        if (finished(OpenDirectory(runs.front())))
           throw UserError(
               runs.front().string() + " is complete and has no checkpoint to resume from; give --overwrite to start again",
               Exit::missing);

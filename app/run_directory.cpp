@@ -31,7 +31,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* kLock = ".lock";
 constexpr const char* kDropped = ".dropped";  // what was put aside, while it is removed
-constexpr const char* kPart = ".part";        // a copy that is not complete
+constexpr const char* kRanksLock = ".ranks.lock";
+constexpr const char* kRecords = ".ranks";
 constexpr std::array kFilesOfARun{kResolvedJob, kCommand,     kJobFile,   kRunFile,     kMetrics,
                                   kPlanFile,    kProfileFile, kTraceFile, kWeightsFile, kDamagedFile};
 constexpr std::array kEndOfARun{kRunFile, kTraceFile, kWeightsFile};
@@ -47,26 +48,84 @@ Error directory_error(const fs::path& path, int number) {
   return {Exit::io, path.string() + ": " + std::strerror(number)};
 }
 
+using Kind = OpenDirectory::Kind;
+
 // Removes the run's files and its checkpoints; other files stay.
-void remove_run(const fs::path& directory) {
-  for (const char* name : kFilesOfARun) fs::remove(directory / name);
-  for (const fs::path& checkpoint : checkpoints_of(directory)) fs::remove_all(checkpoint);
-  std::error_code not_empty;
-  fs::remove(directory / kCheckpoints, not_empty);
+void remove_run(const OpenDirectory& run) {
+  for (const char* name : kFilesOfARun) run.remove(name);
+  const auto checkpoints = run.find(kCheckpoints);
+  if (!checkpoints) return;
+  for (const std::string& name : checkpoints_in(run))
+    if (is_own_checkpoint(*checkpoints / name)) checkpoints->remove_all(name);
+  run.remove(kCheckpoints);
 }
 
-bool holds_a_run(const fs::path& directory) {
-  for (const char* name : {kRunFile, kMetrics, kResolvedJob, kWeightsFile})
-    if (fs::exists(directory / name)) return true;
-  return false;
+bool holds_a_run(const OpenDirectory& run) {
+  constexpr std::array kNames{kRunFile, kMetrics, kResolvedJob, kWeightsFile};
+  return std::any_of(kNames.begin(), kNames.end(), [&](const char* name) { return run.has(name); }) || has_results(run);
+}
+
+// Files that a killed process was writing.
+void remove_unfinished(const OpenDirectory& in) {
+  for (const std::string& name : in.names())
+    if (const std::string its = made_for(name);
+        its != name && std::find(kFilesOfARun.begin(), kFilesOfARun.end(), its) != kFilesOfARun.end())
+      in.remove(name);
 }
 
 // A lock file that its last user has removed is no longer a lock.
-bool is_still(int file, const fs::path& path) {
+bool is_still(int file, const OpenDirectory& in, const char* name) {
   struct stat opened {
   }, named{};
-  return fstat(file, &opened) == 0 && stat(path.c_str(), &named) == 0 && opened.st_ino == named.st_ino &&
+  return fstat(file, &opened) == 0 && fstatat(in.fd(), name, &named, AT_SYMLINK_NOFOLLOW) == 0 && opened.st_ino == named.st_ino &&
          opened.st_dev == named.st_dev;
+}
+
+// A descriptor of the lock; -1: errno.
+int open_lock(const OpenDirectory& in, const char* name) {
+  return openat(in.fd(), name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+}
+
+void require_plain(const OpenDirectory& in, const std::string& name, Kind kind) {
+  if (const std::string wrong = in.why_not(name, kind); !wrong.empty()) throw UserError((in / name).path().string() + " " + wrong);
+}
+
+// Of what a run's files are, and what is aside.
+void require_plain_run(const OpenDirectory& in) {
+  for (const char* name : kFilesOfARun) require_plain(in, name, Kind::file);
+  require_plain(in, kCheckpoints, Kind::directory);
+  if (const auto checkpoints = in.find(kCheckpoints))
+    for (const std::string& name : checkpoints->names())
+      if (name.starts_with("step-") && step_of(fs::path(name).stem())) require_plain(*checkpoints, name, Kind::directory);
+}
+
+// Older runs have no mark: a joined job, and what its run has left.
+bool is_unmarked_run(const OpenDirectory& run) {
+  if (run.kind(kResolvedJob) != Kind::file) return false;
+  if (run.has(kCommand) || run.has(kRunFile)) return true;
+  const auto checkpoints = run.find(kCheckpoints);
+  const std::vector<std::string> kept = checkpoints_in(run);
+  return std::any_of(kept.begin(), kept.end(), [&](const std::string& name) { return is_own_checkpoint(*checkpoints / name); });
+}
+
+bool is_empty(const OpenDirectory& directory) {
+  constexpr std::array<std::string_view, 4> kOurs{kLock, kRanksLock, kRecords, kMark};
+  const std::vector<std::string> names = directory.names();
+  return std::all_of(names.begin(), names.end(),
+                     [&](const std::string& name) { return std::find(kOurs.begin(), kOurs.end(), name) != kOurs.end(); });
+}
+
+void copy(const OpenDirectory& from, const std::string& name, const OpenDirectory& to) {
+  constexpr std::uint64_t kPiece = std::uint64_t{1} << 20;
+  const InputFile file(from / name);
+  NewFile copied(to / name);
+  std::vector<std::byte> piece;
+  for (std::uint64_t at = 0; at < file.size(); at += piece.size()) {
+    piece.resize(std::min(kPiece, file.size() - at));
+    file.read(at, piece);
+    copied.write(piece);
+  }
+  copied.keep();
 }
 
 std::string pid_in(int file) {
@@ -105,45 +164,49 @@ fs::path new_run_path(const std::string& job_name) {
   return path;
 }
 
-bool has_results(const fs::path& directory) {
-  return fs::exists(directory / kWeightsFile) || !checkpoints_of(directory).empty() ||
-         (fs::exists(directory / kMetrics) && fs::file_size(directory / kMetrics) > 0);
+bool has_results(const OpenDirectory& run) {
+  if (run.has(kWeightsFile) || !checkpoints_in(run).empty()) return true;
+  return run.kind(kMetrics) == Kind::file && InputFile(run / kMetrics).size() > 0;
 }
 
-void drop_aside(const fs::path& run, const std::vector<fs::path>& ended) {
-  std::error_code ignored;
-  if (!ended.empty()) fs::create_directories(run / kAside / kCheckpoints, ignored);
-  for (const fs::path& checkpoint : ended) fs::rename(checkpoint, run / kAside / kCheckpoints / checkpoint.filename(), ignored);
-  fs::remove_all(run / kDropped, ignored);
-  fs::rename(run / kAside, run / kDropped, ignored);  // at once: remains that a kill leaves are not taken for a run
-  fs::remove_all(run / kDropped, ignored);
+void drop_aside(const OpenDirectory& run, const std::vector<std::string>& ended) {
+  if (!ended.empty()) {
+    const OpenDirectory checkpoints = run.made(kCheckpoints), aside = run.made(kAside).made(kCheckpoints);
+    for (const std::string& name : ended)
+      if (is_own_checkpoint(checkpoints / name)) checkpoints.try_rename(name, aside / name);
+  }
+  run.remove_all(kDropped);
+  run.try_rename(kAside, run / kDropped);  // at once: remains that a kill leaves are not taken for a run
+  run.remove_all(kDropped);
 }
 
-RanksHold::RanksHold(const fs::path& run) : file_(run / ".ranks.lock") {
-  lock_ = ::open(file_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (lock_ < 0) throw directory_error(file_, errno);
+RanksHold::RanksHold(const OpenDirectory& run) : run_(run), lock_(open_lock(run, kRanksLock)) {
+  const fs::path file = (run / kRanksLock).path();
+  if (lock_ < 0) throw directory_error(file, errno);
   if (flock(lock_, LOCK_EX | LOCK_NB) == 0) return;
   const int why = errno;
   ::close(lock_);
-  if (why != EWOULDBLOCK) throw directory_error(file_, why);
-  throw UserError(run.string() +
+  if (why != EWOULDBLOCK) throw directory_error(file, why);
+  throw UserError(run.path().string() +
                   ": ranks of a run whose launcher died still write there; wait a few seconds until they have exited");
 }
 
 RanksHold::~RanksHold() {
-  std::error_code ignored;
-  fs::remove(file_, ignored);
+  run_.remove(kRanksLock);
   ::close(lock_);
 }
 
 RunDirectory::RunDirectory(fs::path path, IfRun if_run) : path_(std::move(path)) {
   try {
     make();
+    files_ = OpenDirectory(path_);
+    require_ours();
     lock();
+    if (!files_.has(kMark)) write_text(files_ / kMark, "a run of motley\n");
     restore();  // left by a process that was killed before its first step
-    remove_unfinished();
-    if (!holds_a_run(path_)) return;
-    if (if_run == IfRun::refuse && has_results(path_))
+    remove_unfinished(files_);
+    if (!holds_a_run(files_)) return;
+    if (if_run == IfRun::refuse && has_results(files_))
       throw UserError(path_.string() +
                       " holds a run; give another --run-dir, --resume to continue it or --overwrite to replace it");
     if (if_run == IfRun::resume)
@@ -157,6 +220,16 @@ RunDirectory::RunDirectory(fs::path path, IfRun if_run) : path_(std::move(path))
     leave();
     throw;
   }
+}
+
+// Before anything in it is touched.
+void RunDirectory::require_ours() const {
+  for (const char* name : {kLock, kRanksLock, kMark}) require_plain(files_, name, Kind::file);
+  for (const char* name : {kRecords, kAside, kDropped}) require_plain(files_, name, Kind::directory);
+  require_plain_run(files_);
+  if (const auto aside = files_.find(kAside)) require_plain_run(*aside);
+  if (!files_.has(kMark) && !is_empty(files_) && !is_unmarked_run(files_))
+    throw UserError(path_.string() + " is not empty and is not a run of motley; give another --run-dir, or an empty directory");
 }
 
 RunDirectory RunDirectory::temporary(const fs::path& base) {
@@ -174,11 +247,13 @@ RunDirectory RunDirectory::temporary(const fs::path& base) {
   if (mkdtemp(name.data()) == nullptr) throw directory_error(name, errno);
   out.path_ = name;
   out.temporary_ = true;
+  out.files_ = OpenDirectory(out.path_);
   return out;
 }
 
 RunDirectory::RunDirectory(RunDirectory&& other) noexcept
     : path_(std::exchange(other.path_, {})),
+      files_(std::exchange(other.files_, {})),
       made_(std::exchange(other.made_, {})),
       lock_(std::exchange(other.lock_, -1)),
       temporary_(std::exchange(other.temporary_, false)),
@@ -208,10 +283,10 @@ void RunDirectory::make() {
 }
 
 void RunDirectory::lock() {
-  const fs::path file = path_ / kLock;
+  const fs::path file = (files_ / kLock).path();
   do {
     if (lock_ >= 0) ::close(lock_);
-    lock_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    lock_ = open_lock(files_, kLock);
     if (lock_ < 0) throw directory_error(file, errno);
     if (flock(lock_, LOCK_EX | LOCK_NB) == 0) continue;
     const int why = errno;
@@ -219,9 +294,9 @@ void RunDirectory::lock() {
     ::close(std::exchange(lock_, -1));
     if (why != EWOULDBLOCK) throw directory_error(file, why);
     throw UserError(path_.string() + " is used by another run" + holder + "; wait until it ends, or give another --run-dir");
-  } while (!is_still(lock_, file));
+  } while (!is_still(lock_, files_, kLock));
   try {
-    const RanksHold none(path_);
+    const RanksHold none(files_);
   } catch (...) {
     unlock();
     throw;
@@ -237,83 +312,66 @@ void RunDirectory::lock() {
 void RunDirectory::unlock() {
   if (lock_ < 0) return;
   try {
-    const RanksHold none(path_);  // also removes what a killed rank has left
+    const RanksHold none(files_);  // also removes what a killed rank has left
+    remove_unfinished(files_);
+    files_.remove_all(kRecords);  // of a launcher that found them moved
   } catch (const Error&) {        // ranks still write: the files are theirs
   }
-  std::error_code ignored;
-  fs::remove(path_ / kLock, ignored);
+  files_.remove(kLock);
   ::close(std::exchange(lock_, -1));
 }
 
 void RunDirectory::go_on() {
-  if (fs::is_directory(path_ / kAside)) return;
-  try {
-    fs::create_directories(path_ / kAside);
-    for (const char* name : kFilesOfARun) {
-      const bool ends = std::find(kEndOfARun.begin(), kEndOfARun.end(), std::string_view(name)) != kEndOfARun.end();
-      if (!fs::exists(path_ / name)) continue;
-      if (!ends) fs::copy(path_ / name, path_ / kAside / kPart);
-      fs::rename(ends ? path_ / name : path_ / kAside / kPart, path_ / kAside / name);
-    }
-  } catch (const fs::filesystem_error& e) {
-    throw Error(Exit::io, text_of(e));
+  if (files_.has(kAside)) return;
+  const OpenDirectory aside = files_.made(kAside);
+  for (const char* name : kFilesOfARun) {
+    if (!files_.has(name)) continue;
+    if (std::find(kEndOfARun.begin(), kEndOfARun.end(), std::string_view(name)) != kEndOfARun.end())
+      files_.rename(name, aside / name);
+    else
+      copy(files_, name, aside);
   }
   resumed_ = true;
 }
 
 void RunDirectory::put_aside() {
-  fs::create_directories(path_ / kAside / kCheckpoints);
+  const OpenDirectory aside = files_.made(kAside), kept = aside.made(kCheckpoints);
   for (const char* name : kFilesOfARun)
-    if (fs::exists(path_ / name)) fs::rename(path_ / name, path_ / kAside / name);
-  for (const fs::path& checkpoint : checkpoints_of(path_))
-    fs::rename(checkpoint, path_ / kAside / kCheckpoints / checkpoint.filename());
-  std::error_code not_empty;
-  fs::remove(path_ / kCheckpoints, not_empty);
+    if (files_.has(name)) files_.rename(name, aside / name);
+  const auto checkpoints = files_.find(kCheckpoints);
+  for (const std::string& name : checkpoints_in(files_))
+    if (is_own_checkpoint(*checkpoints / name)) checkpoints->rename(name, kept / name);
+  files_.remove(kCheckpoints);
 }
 
 // Moves back what was put aside, unless a step has dropped it.
 void RunDirectory::restore() {
-  const fs::path aside = path_ / kAside;
-  std::error_code failed;
-  fs::remove_all(path_ / kDropped, failed);
-  if (!fs::is_directory(aside, failed)) return;
-  fs::remove(aside / kPart, failed);
-  for (const fs::path& checkpoint : checkpoints_of(aside)) {
-    fs::create_directories(path_ / kCheckpoints, failed);
-    fs::rename(checkpoint, path_ / kCheckpoints / checkpoint.filename(), failed);
-  }
-  for (const char* name : kFilesOfARun)
-    if (fs::exists(aside / name, failed)) fs::rename(aside / name, path_ / name, failed);
-  fs::remove(aside / kCheckpoints, failed);
-  fs::remove(aside, failed);  // except what could not be moved
-}
-
-// Files that a killed process was writing.
-void RunDirectory::remove_unfinished() const {
-  std::error_code failed;
-  for (fs::directory_iterator it(path_, failed), end; !failed && it != end; it.increment(failed)) {
-    const std::string name = it->path().filename().string(), its = made_for(name);
-    if (its != name && std::find(kFilesOfARun.begin(), kFilesOfARun.end(), its) != kFilesOfARun.end()) {
-      std::error_code stays;
-      fs::remove(it->path(), stays);
-    }
-  }
+  files_.remove_all(kDropped);
+  const auto aside = files_.find(kAside);
+  if (!aside) return;
+  remove_unfinished(*aside);
+  if (const auto kept = aside->find(kCheckpoints))
+    for (const std::string& name : checkpoints_in(*aside)) kept->try_rename(name, files_.made(kCheckpoints) / name);
+  for (const char* name : kFilesOfARun) aside->try_rename(name, files_ / name);
+  aside->remove(kCheckpoints);
+  files_.remove(kAside);  // except what could not be moved
 }
 
 void RunDirectory::forget() {
-  try {
-    if (!resumed_ && !has_results(path_)) remove_run(path_);
-  } catch (const fs::filesystem_error&) {  // what cannot be removed stays
-  }
+  if (!resumed_ && !has_results(files_)) remove_run(files_);
   leave();
 }
 
 // Also removes the directories that were created, if they are empty.
 void RunDirectory::leave() {
   std::error_code ignored;
-  if (lock_ >= 0) restore();
-  unlock();
-  for (auto made = made_.rbegin(); made != made_.rend(); ++made) fs::remove(*made, ignored);
+  const bool here = !files_ || files_.is_here();
+  if (lock_ >= 0) {
+    restore();
+    unlock();
+    if (is_empty(files_)) files_.remove(kMark);
+  }
+  for (auto made = made_.rbegin(); here && made != made_.rend(); ++made) fs::remove(*made, ignored);
 }
 
 }  // namespace motley

@@ -8,6 +8,7 @@
 #include "app/launch.h"
 #include "app/resume.h"
 #include "app/run_directory.h"
+#include "base/files.h"
 #include "base/json.h"
 #include "train/run_files.h"
 #include "weights/checkpoint.h"
@@ -17,13 +18,12 @@ namespace motley::app {
 
 namespace {
 
-namespace fs = std::filesystem;
-
 // The status in run.json; empty: the file does not exist, or has none.
-std::string status_in(const fs::path& file) {
-  if (!fs::exists(file)) return "";
+std::string status_in(const OpenDirectory& directory) {
+  if (directory.kind(kRunFile) != OpenDirectory::Kind::file) return "";
+  const FileIn file = directory / kRunFile;
   Complaints complaints;
-  const auto json = read_json(file.string(), read_file(file.string()), complaints, kByMotley);
+  const auto json = read_json(file.path().string(), InputFile(file).text(), complaints, kByMotley);
   const Json* status = json ? json->find("status") : nullptr;
   const auto* word = status == nullptr ? nullptr : std::get_if<std::string>(&status->value);
   return word == nullptr ? "" : *word;
@@ -31,11 +31,11 @@ std::string status_in(const fs::path& file) {
 
 // Keeps the weights of the newest good checkpoint if there are no weights. Returns the step of these; nothing: there is no
 // checkpoint.
-std::optional<Index> keep_weights(const fs::path& directory) {
-  for (const fs::path& file : {directory / kWeightsFile, directory / kAside / kWeightsFile})
-    if (fs::exists(file)) return std::nullopt;
+std::optional<Index> keep_weights(const OpenDirectory& directory) {
+  const auto aside = directory.find(kAside);
+  if (directory.has(kWeightsFile) || (aside && aside->has(kWeightsFile))) return std::nullopt;
   std::vector<std::string> damaged;
-  const auto checkpoint = last_good(directory, damaged);
+  const auto checkpoint = last_good(directory.path(), damaged);
   if (!checkpoint) return std::nullopt;
   const auto from = open_checkpoint(*checkpoint);
   const auto to = new_safetensors(directory / kWeightsFile, from->tensors(), metadata_of(from->classes()));
@@ -46,21 +46,21 @@ std::optional<Index> keep_weights(const fs::path& directory) {
 
 }  // namespace
 
-bool finished(const fs::path& directory) {
-  return status_in(directory / kRunFile) == "done";
+bool finished(const OpenDirectory& directory) {
+  return status_in(directory) == "done";
 }
 
-bool has_stepped(const fs::path& directory) {
-  return !fs::exists(directory / kAside) && last_line(directory / kMetrics).has_value();
+bool has_stepped(const OpenDirectory& directory) {
+  return !directory.has(kAside) && last_line(directory / kMetrics).has_value();
 }
 
-bool has_ended(const fs::path& directory) {
-  const std::string word = status_in(directory / kRunFile);
+bool has_ended(const OpenDirectory& directory) {
+  const std::string word = status_in(directory);
   return word == "done" || word == "stopped" || word == "failed";
 }
 
-void write_failed_run(const fs::path& directory, const Outcome& end, const Mesh& mesh) {
-  if (has_ended(directory)) return;
+void write_failed_run(const OpenDirectory& directory, const Outcome& end, const Mesh& mesh) {
+  if (!directory.is_here() || has_ended(directory)) return;
   TrainSummary run;
   run.status = end.code == static_cast<int>(Exit::stopped) ? "stopped" : "failed";
   run.code = end.code;

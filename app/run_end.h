@@ -3,18 +3,18 @@
 #pragma once
 #include <motley/mesh.h>
 
-#include <filesystem>
-
 #include "app/launcher.h"
+#include "base/open_directory.h"
 
 namespace motley::app {
 
-bool finished(const std::filesystem::path& directory);     // run.json has the status "done"
-bool has_stepped(const std::filesystem::path& directory);  // its last ranks have done a step
-bool has_ended(const std::filesystem::path& directory);    // its ranks wrote how it ended
+bool finished(const OpenDirectory& directory);     // run.json has the status "done"
+bool has_stepped(const OpenDirectory& directory);  // its last ranks have done a step
+bool has_ended(const OpenDirectory& directory);    // its ranks wrote how it ended
 // If the ranks have not written how it ended, writes: status, code, rank and reason; steps and loss from metrics.jsonl; figures
 // that are not known are null. A stopped run without weights gets those of its newest good checkpoint, and the step of that
-// checkpoint, unless a second signal came. Error(io).
-void write_failed_run(const std::filesystem::path& directory, const Outcome& end, const Mesh& mesh);
+// checkpoint, unless a second signal came. Writes nothing into a directory
+// that was renamed or removed. Error(io).
+void write_failed_run(const OpenDirectory& directory, const Outcome& end, const Mesh& mesh);
 
 }  // namespace motley::app

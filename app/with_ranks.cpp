@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <optional>
 
@@ -16,6 +15,7 @@
 #include "app/last_word.h"
 #include "app/launch.h"
 #include "app/launcher.h"
+#include "app/outputs.h"
 #include "app/predict_input.h"
 #include "app/rank_verbs.h"
 #include "app/restart.h"
@@ -92,22 +92,13 @@ Subject parse_subject(const Options& options, const std::string& name, const std
   return {{}, mesh};
 }
 
-bool is_chrome_trace(const fs::path& file) {
-  std::string begin(64, '\0');
-  std::ifstream in(file, std::ios::binary);
-  in.read(begin.data(), static_cast<std::streamsize>(begin.size()));
-  return in.gcount() == 0 || begin.find("\"displayTimeUnit\"") != std::string::npos;
-}
-
 // Checked before anything is trained.
 void check_trace_file(const fs::path& file, const fs::path& run_directory) {
   if (file.empty()) return;
   for (const char* of_run : {kResolvedJob, kCommand, kRunFile, kMetrics, kPlanFile, kTraceFile, kWeightsFile, kDamagedFile})
     if (!run_directory.empty() && plain_path(file) == plain_path(run_directory / of_run))
       throw UserError("--trace " + file.string() + " is a file of the run itself; give another name", Exit::usage);
-  if (fs::is_regular_file(file) && !is_chrome_trace(file))
-    throw UserError("--trace " + file.string() + " exists and is not a Chrome trace; give another file", Exit::usage);
-  require_writable(file);
+  require_output("--trace", file, OutputKind::trace, Pipes::refuse);
 }
 
 // In a separate directory, even if other runs begin in the same second.
@@ -134,6 +125,29 @@ void require_weights(const Options& options, const Subject& subject) {
     static_cast<void>(open_weights_of(options.weights, entries_of(evaluation_step_of(job).passes(), job.train.dtype())));
 }
 
+OutputKind predictions_kind(const fs::path& file) {
+  return file.extension() == ".csv" ? OutputKind::table : file.extension() == ".json" ? OutputKind::predictions : OutputKind::array;
+}
+
+// Checked before anything is measured; a profile's directory is created.
+void check_outputs(const Options& options, const Subject& subject) {
+  const std::string option = options.svg.empty() ? "-o" : "--svg";
+  const fs::path& file = options.svg.empty() ? options.output : options.svg;
+  if (file.empty()) return;
+  if (options.verb == Verb::profile) {
+    std::error_code failed;
+    fs::create_directories(fs::absolute(file).parent_path(), failed);
+    return require_output(option, file, OutputKind::profile);
+  }
+  const bool predicts = options.verb == Verb::predict;
+  require_not_in_job(option, file, subject.job->joined);
+  require_output(option, file,
+                 predicts                     ? predictions_kind(file)
+                 : options.verb == Verb::plan ? OutputKind::plan
+                                              : OutputKind::picture,
+                 predicts ? Pipes::refuse : Pipes::accept);
+}
+
 RunDirectory directory_for(const Options& options, const Subject& subject) {
   require_weights(options, subject);
   if (options.verb == Verb::train) {
@@ -145,35 +159,16 @@ RunDirectory directory_for(const Options& options, const Subject& subject) {
       return {path, IfRun::resume};
     return {path, options.overwrite ? IfRun::overwrite : IfRun::refuse};
   }
-  // Checked before anything is measured; a profile's directory is created.
-  const bool writes = options.verb == Verb::plan || options.verb == Verb::predict;
-  if (const fs::path& file = writes ? options.output : options.svg; !file.empty())
-    require_writable(file, options.verb == Verb::predict ? Pipes::refuse : Pipes::accept);
-  if (options.verb == Verb::profile && !options.output.empty()) {
-    std::error_code failed;
-    fs::create_directories(fs::absolute(options.output).parent_path(), failed);
-    require_writable(options.output, Pipes::accept);
-    require_profile_place(options.output);
+  if (options.verb == Verb::predict) {  // what it reads is opened before its output is compared with that
+    static_cast<void>(open_weights(options.weights));
+    for (const auto& [input, file] : input_files(options, subject.job->model)) check_input(file, *subject.job);
   }
-  const auto weights = options.weights.empty() ? nullptr : open_weights(options.weights);
-  if (options.verb == Verb::predict) {
-    const auto keep = [&](const fs::path& file, const char* as) {
-      if (std::error_code ignored; !options.output.empty() && fs::equivalent(file, options.output, ignored))
-        throw UserError("-o " + options.output.string() + " is the " + as + " too and would be overwritten; give another name",
-                        Exit::usage);
-    };
-    keep(weights->name(), "file of weights");
-    keep(fs::path(weights->name()) / options.output.filename(), "file of a checkpoint");
-    for (const auto& [input, file] : input_files(options, subject.job->model)) {
-      check_input(file, *subject.job);
-      keep(file, "input");
-    }
-    check_answer_options(options);
-  }
+  check_outputs(options, subject);
+  if (options.verb == Verb::predict) check_answer_options(options);
   return RunDirectory::temporary(on_one_host(subject.mesh().devices()) ? "" : "runs");  // other hosts must see its contents
 }
 
-void work(Runtime& rt, const Options& options, const Subject& subject, const fs::path& directory) {
+void work(Runtime& rt, const Options& options, const Subject& subject, const OpenDirectory& directory) {
   Console console(options, rt.rank() == 0 ? Console::Voice::speaks : Console::Voice::silent);
   if (!subject.job) return profile_grid(rt, subject.mesh(), options, console);
   const Task task{options, *subject.job, directory, console};
@@ -217,8 +212,8 @@ void require_utf8(const CommandLine& line) {
 }
 
 // Writes everything that the ranks read, before they are started.
-void prepare(const fs::path& directory, const Subject& subject, const Options& options, const CommandLine& line) {
-  write_file((directory / subject.file()).string(), subject.text());
+void prepare(const OpenDirectory& directory, const Subject& subject, const Options& options, const CommandLine& line) {
+  write_text(directory / subject.file(), subject.text());
   Json::Array words;
   for (int i = 1; i < line.argc; i++) words.emplace_back(line.argv[i]);
   if (!options.from.empty())
@@ -227,22 +222,22 @@ void prepare(const fs::path& directory, const Subject& subject, const Options& o
         words.insert(word + 1, Json("--from-checkpoint=" + options.from.string()));
         break;
       }
-  write_file((directory / kCommand).string(), to_text(Json(std::move(words))) + "\n");
+  write_text(directory / kCommand, to_text(Json(std::move(words))) + "\n");
   if (options.verb != Verb::train) return;
   const fs::path& job = options.files.front();
-  if (std::error_code other; !fs::equivalent(job, directory / kResolvedJob, other))
-    write_file((directory / kJobFile).string(), fs::proximate(job).string() + "\n");
+  if (std::error_code other; !fs::equivalent(job, (directory / kResolvedJob).path(), other))
+    write_text(directory / kJobFile, fs::proximate(job).string() + "\n");
 }
 
 // Writes how the run ended into run.json. True: a run that was stopped before its first step, of which nothing is kept.
 bool say_how_it_ended(RunDirectory& directory, const Outcome& end, const Subject& subject) {
-  const fs::path& path = directory.path();
-  if (!directory.resumed() && end.code == static_cast<int>(Exit::stopped) && (end.early || !has_ended(path)) &&
-      !has_results(path)) {
+  const OpenDirectory& files = directory.files();
+  if (!directory.resumed() && end.code == static_cast<int>(Exit::stopped) && (end.early || !has_ended(files)) &&
+      !has_results(files)) {
     directory.forget();
     return true;
   }
-  if (end.code != 0) write_failed_run(directory.path(), end, subject.mesh());
+  if (end.code != 0) write_failed_run(files, end, subject.mesh());
   return false;
 }
 
@@ -295,15 +290,16 @@ int as_a_rank(const Options& given, const CommandLine& line) {
     const fs::path path = from_rank_0(rt.transport(), [&] {
       require_utf8(line);
       directory.emplace(directory_for(options, subject));
-      prepare(directory->path(), subject, options, line);
+      prepare(directory->files(), subject, options, line);
       return fs::absolute(directory->path()).string();
     });
-    if (options.verb != Verb::train || rt.rank() != 0) return work(rt, options, subject, path);
+    const OpenDirectory files(path);
+    if (options.verb != Verb::train || rt.rank() != 0) return work(rt, options, subject, files);
     const Outcome killed{static_cast<int>(Exit::hung), -1,
                          "rank 0 was killed; mpiexec does so when another rank dies: see that rank's stderr"};
     const LastWord last(*directory, subject.mesh(), killed);
     try {
-      work(rt, options, subject, path);
+      work(rt, options, subject, files);
     } catch (const Error& e) {
       say_how_it_ended(*directory, {static_cast<int>(e.code()), -1, e.what()}, subject);
       throw;
@@ -350,7 +346,7 @@ Outcome launch_all(const Options& options, const CommandLine& line, Subject& sub
   std::vector<Attempt> attempts;
   const bool keep = options.verb == Verb::train;
   for (int restarts = 0;; restarts++) {
-    prepare(directory.path(), subject, next, line);
+    prepare(directory.files(), subject, next, line);
     std::optional<LastWord> last;  // until this process can report it
     if (keep)
       last.emplace(directory, subject.mesh(), launcher_killed(),
@@ -358,7 +354,7 @@ Outcome launch_all(const Options& options, const CommandLine& line, Subject& sub
     Outcome end = launch_once(directory, subject.mesh());
     if (restarts == options.restarts || signals_so_far() > 0) return end;
     const std::string device = end.rank < 0 ? "" : subject.mesh().device(end.rank).name;
-    attempts.push_back({end, device, keep && has_stepped(directory.path())});
+    attempts.push_back({end, device, keep && has_stepped(directory.files())});
     if (!goes_again(attempts)) return end;
     if (!end.said && !end.reason.empty()) print_error("motley: " + end.reason + "\n");
     end.said = true;
@@ -428,6 +424,7 @@ int with_ranks(const Options& given, const CommandLine& line) {
   if (options.verb == Verb::plan || options.verb == Verb::explain) {
     const Step step = step_of(*subject.job);
     if (!options.tensor.empty()) static_cast<void>(find_tensor(step.passes(), options.tensor));
+    check_outputs(options, subject);
     Console console(options, Console::Voice::speaks);
     if (!options.plan.empty()) {
       const GivenPlan file = read_plan_for(*subject.job, step, options.plan);
@@ -454,18 +451,18 @@ int with_ranks(const Options& given, const CommandLine& line) {
 int rank_main(const Options& options, const CommandLine& line) {
   return run(line.argc, line.argv, [&](Runtime& rt) {
     rt.phase("configuration");
-    const fs::path directory = options.files.front();
-    const std::string file = (directory / kCommand).string();
+    const OpenDirectory directory(options.files.front());
+    const FileIn command = directory / kCommand;
     Complaints complaints;
-    const auto json = read_json(file, read_file(file), complaints, kByMotley);
+    const auto json = read_json(command.path().string(), InputFile(command).text(), complaints, kByMotley);
     complaints.raise(Exit::internal);
     std::vector<std::string> words;
     for (const Json& word : std::get<Json::Array>(json->value)) words.push_back(std::get<std::string>(word.value));
     const Parsed parsed = parse_options(words);
     motley::check(parsed.options.has_value(), "the command line that was launched can be read again");
     const char* name = has_job(*parsed.options) ? kResolvedJob : kMeshFile;
-    const std::string resolved = (directory / name).string();
-    work(rt, *parsed.options, parse_subject(*parsed.options, resolved, read_file(resolved)), directory);
+    const FileIn resolved = directory / name;
+    work(rt, *parsed.options, parse_subject(*parsed.options, resolved.path().string(), InputFile(resolved).text()), directory);
   });
 }
 

@@ -16,6 +16,9 @@
 #include <vector>
 
 namespace motley {
+struct FileIn;
+class RunCheckpoints;
+
 /// @addtogroup running
 /// @{
 
@@ -143,6 +146,8 @@ class Trainer {
   const StepTrace& trace() const;  ///< of this rank's last steps
 
  private:
+  friend class RunCheckpoints;
+  void begin_save(const FileIn& checkpoint, const DataPosition& position);  // whose directory all ranks have opened
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

@@ -11,7 +11,10 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
+#include <set>
 #include <string>
+#include <utility>
 
 namespace motley {
 namespace {
@@ -22,23 +25,16 @@ constexpr const char* kNew = ".new-";  // then the process and a number: the end
   throw UserError(path.string() + ": cannot be " + what + ": " + std::strerror(errno), Exit::io);
 }
 
-std::filesystem::path folder_of(const std::filesystem::path& file) {
-  return file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
-}
-
-std::filesystem::path target_of(const std::filesystem::path& path) {
-  std::error_code failed;
-  if (!std::filesystem::is_symlink(path, failed)) return path;
-  return std::filesystem::exists(path, failed) ? std::filesystem::canonical(path)
-                                               : folder_of(path) / std::filesystem::read_symlink(path);
-}
-
-void require_file(const std::filesystem::path& path) {
-  std::error_code failed;
-  if (std::filesystem::exists(path, failed) && !std::filesystem::is_regular_file(path, failed))
-    throw UserError(path.string() + (std::filesystem::is_directory(path, failed) ? ": is a directory" : ": is a pipe or a device") +
-                        "; give the name of a file",
-                    Exit::io);
+// What is not a file is not replaced.
+void require_file(const FileIn& file) {
+  using Kind = OpenDirectory::Kind;
+  const Kind kind = file.in.kind(file.name);
+  if (kind == Kind::none || kind == Kind::file) return;
+  const std::string why = file.in.why_not(file.name, Kind::file);
+  const std::string what = kind == Kind::directory                 ? "is a directory; give the name of a file"
+                           : why.find("link") != std::string::npos ? why
+                                                                   : "is a pipe or a device; give the name of a file";
+  throw UserError(file.path().string() + ": " + what, Exit::io);
 }
 
 void write_all(int fd, std::span<const std::byte> bytes, const std::filesystem::path& path) {
@@ -51,14 +47,49 @@ void write_all(int fd, std::span<const std::byte> bytes, const std::filesystem::
   }
 }
 
+// The files that were read.
+class ReadFiles {
+ public:
+  void add(const struct stat& file) {
+    if (full_.load(std::memory_order_relaxed)) return;  // data of many files: what a command writes is named before
+    const std::lock_guard lock(mutex_);
+    files_.emplace(file.st_dev, file.st_ino);
+    full_ = files_.size() >= kMost;
+  }
+  bool has(const struct stat& file) {
+    const std::lock_guard lock(mutex_);
+    return files_.contains({file.st_dev, file.st_ino});
+  }
+
+ private:
+  static constexpr std::size_t kMost = 4096;
+  std::atomic<bool> full_ = false;
+  std::mutex mutex_{};
+  std::set<std::pair<dev_t, ino_t>> files_{};
+};
+
+ReadFiles& read_files() {
+  static ReadFiles files;
+  return files;
+}
+
 }  // namespace
 
-std::filesystem::path made_beside(const std::filesystem::path& path, const std::function<bool(const char*)>& make) {
+bool was_read(const std::filesystem::path& file) {
+  struct stat facts {};
+  return ::stat(file.c_str(), &facts) == 0 && read_files().has(facts);
+}
+
+void note_read(const std::filesystem::path& file) {
+  if (struct stat facts{}; ::stat(file.c_str(), &facts) == 0) read_files().add(facts);
+}
+
+FileIn made_beside(const FileIn& file, const std::function<bool(int, const char*)>& make) {
   static std::atomic<int> count{0};  // threads of one process are ranks too
   for (;;) {                         // an existing one was left by a process that was killed
-    const std::string name = path.string() + kNew + std::to_string(::getpid()) + "-" + std::to_string(count++);
-    if (make(name.c_str())) return name;
-    if (errno != EEXIST) fail("created in the directory " + folder_of(path).string(), path);
+    FileIn made(file.in, file.name + kNew + std::to_string(::getpid()) + "-" + std::to_string(count++));
+    if (make(file.in.fd(), made.name.c_str())) return made;
+    if (errno != EEXIST) fail("created in the directory " + file.in.path().string(), file.path());
   }
 }
 
@@ -71,63 +102,64 @@ std::string made_for(const std::string& name) {
   return ours ? name.substr(0, at) : name;
 }
 
-NewFile::NewFile(const std::filesystem::path& path) : final_(target_of(path)) {
+NewFile::NewFile(const FileIn& file) : final_(file), made_(file) {
+  final_.in.require_here();
   require_file(final_);
-  path_ = made_beside(final_, [this](const char* name) {
-    fd_ = ::open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  made_ = made_beside(final_, [this](int directory, const char* name) {
+    fd_ = ::openat(directory, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     return fd_ >= 0;
   });
   // Of the file that is replaced; where the file system has none, as it makes them.
-  if (struct stat old{}; ::stat(final_.c_str(), &old) == 0) static_cast<void>(::fchmod(fd_, old.st_mode & 0777));
+  if (struct stat old{}; ::fstatat(final_.in.fd(), final_.name.c_str(), &old, AT_SYMLINK_NOFOLLOW) == 0)
+    static_cast<void>(::fchmod(fd_, old.st_mode & 0777));
 }
 
 NewFile::~NewFile() {
   if (fd_ >= 0) ::close(fd_);
-  if (!kept_) ::unlink(path_.c_str());
+  if (!kept_) made_.in.remove(made_.name);
 }
 
 void NewFile::write(std::span<const std::byte> bytes) {
-  write_all(fd_, bytes, final_);
+  write_all(fd_, bytes, final_.path());
 }
 
 void NewFile::rewrite_start(std::span<const std::byte> bytes) {
-  if (::lseek(fd_, 0, SEEK_SET) != 0) fail("written", final_);
-  write_all(fd_, bytes, final_);
-  if (::lseek(fd_, 0, SEEK_END) < 0) fail("written", final_);
+  if (::lseek(fd_, 0, SEEK_SET) != 0) fail("written", final_.path());
+  write_all(fd_, bytes, final_.path());
+  if (::lseek(fd_, 0, SEEK_END) < 0) fail("written", final_.path());
 }
 
 void NewFile::keep() {
-  if (::fsync(fd_) != 0) fail("written", final_);
+  if (::fsync(fd_) != 0) fail("written", final_.path());
   const int fd = fd_;
   fd_ = -1;
-  if (::close(fd) != 0) fail("closed", final_);
-  if (::rename(path_.c_str(), final_.c_str()) != 0) fail("replaced", final_);
+  if (::close(fd) != 0) fail("closed", final_.path());
+  final_.in.require_here();
+  require_file(final_);
+  made_.in.rename(made_.name, final_);
   kept_ = true;
-  sync_folder(folder_of(final_));
+  final_.in.sync();
 }
 
-void sync_folder(const std::filesystem::path& folder) {
-  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) fail("opened", folder);
-  const bool ok = ::fsync(fd) == 0 || errno == EINVAL;  // some file systems have no folder sync
-  ::close(fd);
-  if (!ok) fail("synced", folder);
-}
+InputFile::InputFile(const std::filesystem::path& path, Links links) : InputFile(path, AT_FDCWD, path.c_str(), links) {}
 
-InputFile::InputFile(const std::filesystem::path& path, Links links) : path_(path) {
+InputFile::InputFile(const FileIn& file) : InputFile(file.path(), file.in.fd(), file.name.c_str(), Links::refuse) {}
+
+InputFile::InputFile(std::filesystem::path path, int directory, const char* name, Links links) : path_(std::move(path)) {
   // O_NONBLOCK: open() does not wait for a writer of a pipe.
-  fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | (links == Links::refuse ? O_NOFOLLOW : 0));
+  fd_ = ::openat(directory, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | (links == Links::refuse ? O_NOFOLLOW : 0));
   if (fd_ < 0 && links == Links::refuse && errno == ELOOP)
-    throw UserError(path.string() + ": a symbolic link; expected the file itself", Exit::data);
+    throw UserError(path_.string() + ": a symbolic link; expected the file itself", Exit::data);
   if (fd_ < 0)
-    throw UserError(path.string() + ": cannot be opened: " + std::strerror(errno),
+    throw UserError(path_.string() + ": cannot be opened: " + std::strerror(errno),
                     errno == ENOENT || errno == ENOTDIR || errno == EACCES ? Exit::missing : Exit::io);
   struct stat facts {};
   const bool known = ::fstat(fd_, &facts) == 0, regular = known && S_ISREG(facts.st_mode);
   if (!regular) ::close(fd_);
   if (!known) fail("read", path_);
-  if (!regular) throw UserError(path.string() + ": not a file", links == Links::refuse ? Exit::data : Exit::missing);
+  if (!regular) throw UserError(path_.string() + ": not a file", links == Links::refuse ? Exit::data : Exit::missing);
   size_ = static_cast<std::uint64_t>(facts.st_size);
+  read_files().add(facts);
 }
 
 InputFile::~InputFile() {
@@ -187,12 +219,12 @@ std::filesystem::path plain_path(const std::filesystem::path& path) {
   return whole.has_filename() ? whole : whole.parent_path();
 }
 
-void require_folder(const std::filesystem::path& file) {
-  const std::filesystem::path folder = folder_of(file);
-  if (std::error_code failed; !std::filesystem::is_directory(folder, failed))
-    throw UserError(file.string() + ": there is no directory " + folder.string() + "; make it, or give another file", Exit::io);
-  if (::access(folder.c_str(), W_OK) != 0)
-    throw UserError(file.string() + ": the directory " + folder.string() + " is not writable: " + std::strerror(errno), Exit::io);
+void require_writable(const FileIn& file) {
+  if (::faccessat(file.in.fd(), ".", W_OK, AT_EACCESS) != 0)
+    throw UserError(
+        file.path().string() + ": the directory " + file.in.path().string() + " is not writable: " + std::strerror(errno),
+        Exit::io);
+  require_file(file);
 }
 
 void require_writable(const std::filesystem::path& file, Pipes pipes) {
@@ -200,15 +232,32 @@ void require_writable(const std::filesystem::path& file, Pipes pipes) {
   const auto kind = std::filesystem::status(file, failed).type();
   using std::filesystem::file_type;
   if (pipes == Pipes::accept && (kind == file_type::character || kind == file_type::fifo)) return;
-  require_folder(target_of(file));
-  require_file(target_of(file));
+  require_writable(FileIn(file));
 }
 
-void write_pieces(const std::filesystem::path& path, std::initializer_list<std::span<const std::byte>> pieces) {
-  require_writable(path);
-  NewFile file(path);
-  for (const auto& piece : pieces) file.write(piece);
-  file.keep();
+void write_pieces(const FileIn& file, std::initializer_list<std::span<const std::byte>> pieces) {
+  require_writable(file);
+  NewFile to(file);
+  for (const auto& piece : pieces) to.write(piece);
+  to.keep();
+}
+
+void write_text(const FileIn& file, const std::string& text) {
+  write_pieces(file, {std::as_bytes(std::span(text))});
+}
+
+void write_into(const std::filesystem::path& pipe, const std::string& text) {
+  const int fd = ::open(pipe.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);  // open() does not wait for a reader
+  if (fd < 0 && errno == ENXIO) throw UserError(pipe.string() + ": no process reads this pipe; start its reader first", Exit::io);
+  if (fd < 0) fail("opened", pipe);
+  try {
+    if (::fcntl(fd, F_SETFL, O_WRONLY) != 0) fail("written", pipe);  // from here on it waits for the reader
+    write_all(fd, std::as_bytes(std::span(text)), pipe);
+  } catch (...) {
+    ::close(fd);
+    throw;
+  }
+  if (::close(fd) != 0) fail("written", pipe);
 }
 
 }  // namespace motley

@@ -156,6 +156,7 @@ std::string read_file(const std::string& path) {
   if (!file)
     throw UserError((errno == ENOENT ? "no file " + path : "cannot read " + path + ": " + std::strerror(errno)), Exit::missing);
   if (const auto size = std::filesystem::file_size(path, failed); !failed && size > kMost) throw too_large();
+  note_read(path);
   std::string text;
   std::vector<char> piece(std::size_t{1} << 16);
   while (file.read(piece.data(), static_cast<std::streamsize>(piece.size())) || file.gcount() > 0) {
@@ -170,12 +171,8 @@ void write_file(const std::string& path, const std::string& text) {
   std::error_code failed;
   const auto kind = std::filesystem::status(path, failed).type();
   using std::filesystem::file_type;
-  if (kind == file_type::character || kind == file_type::fifo) {  // a pipe: no file beside it
-    std::ofstream out(path, std::ios::binary);
-    if (!(out << text) || !out.flush()) throw UserError(path + ": cannot be written: " + std::strerror(errno), Exit::io);
-    return;
-  }
-  write_pieces(path, {std::as_bytes(std::span(text))});
+  if (kind == file_type::character || kind == file_type::fifo) return write_into(path, text);  // no file beside it
+  write_text(std::filesystem::path(path), text);
 }
 
 }  // namespace motley

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <chrono>
 #include <climits>
+#include <cmath>
 #include <cstring>
 #include <string_view>
 
@@ -38,9 +39,10 @@ void wake(int fd) {
 
 }  // namespace
 
-Heartbeat::Heartbeat(RecordWriter& record, Limits limits, Voice voice)
+Heartbeat::Heartbeat(RecordWriter& record, Limits limits, Voice voice, const std::filesystem::path& records)
     : record_(record), limits_(limits), voice_(voice), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (wake_ < 0) throw InternalError(std::string("eventfd: ") + std::strerror(errno));
+  if (!records.empty()) launcher_.emplace(records);
   // Signals are handled by the main thread.
   sigset_t all, before;
   sigfillset(&all);
@@ -97,8 +99,24 @@ void Heartbeat::pause(double seconds) {
   end(static_cast<int>(Exit::hung), hung->text, hung->rank);
 }
 
+// A rank that computes, or waits for a file, neither hears of a stop nor is seen by the others as hung.
+void Heartbeat::see_launcher() {
+  constexpr int kEvery = 8;  // beats: the file may be another host's
+  if (orphan_beats_ > 0)
+    orphan_beats_++;
+  else if (launcher_ && beats_++ % kEvery == 0 && launcher_->has_ended())
+    orphan_beats_ = 1;
+  if (orphan_beats_ <= beats_in(limits_.orphan_seconds)) return;
+  const Record mine = record_.now();
+  const std::string text = who(mine) + " was still in phase '" + mine.phase + "' " +
+                           std::to_string(std::lround(limits_.orphan_seconds)) + " s after its launcher had ended, and exits";
+  say(text);
+  end(static_cast<int>(Exit::hung), text, mine.rank);
+}
+
 void Heartbeat::act() {
   record_.beat();
+  see_launcher();
   std::optional<Hung> hung;
   std::optional<std::string> slow;
   bool quiet = true;

@@ -218,7 +218,7 @@ int run_among_others(const Start& start, int argc, char** argv, const std::funct
     if (const char* cores = std::getenv("MOTLEY_CORES")) bind_to_cores(parse_cores(cores));
     if (start.launched) {
       watched.record = std::make_unique<RecordWriter>(start.records, start.rank, start.device);
-      watched.heartbeat = std::make_unique<Heartbeat>(*watched.record, limits, Heartbeat::Voice::silent);
+      watched.heartbeat = std::make_unique<Heartbeat>(*watched.record, limits, Heartbeat::Voice::silent, start.records);
     }
     {
       std::optional<StartDeadline> deadline;

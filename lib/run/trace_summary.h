@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/open_directory.h"
 #include "run/run_trace.h"
 
 namespace motley {
@@ -52,7 +53,7 @@ TraceSummary summarise(const RunTrace& trace, Index first_step);
 // Includes differences, and the share of each in the step's gap.
 Json to_json(const TraceSummary& summary);
 std::string to_text(const TraceSummary& summary);
-void save(const TraceSummary& summary, const std::filesystem::path& file);  // UserError (74)
-TraceSummary load_trace_summary(const std::filesystem::path& file);         // UserError: 66 missing, 65 damaged
+void save(const TraceSummary& summary, const FileIn& file);          // UserError (74)
+TraceSummary load_trace_summary(const std::filesystem::path& file);  // UserError: 66 missing, 65 damaged
 
 }  // namespace motley

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 
+#include "base/files.h"
 #include "base/json_fields.h"
 #include "base/units.h"
 #include "run/trace_summary.h"
@@ -205,8 +206,8 @@ std::string to_text(const TraceSummary& s) {
   return out;
 }
 
-void save(const TraceSummary& summary, const std::filesystem::path& file) {
-  write_file(file.string(), to_text(to_json(summary), 1) + "\n");
+void save(const TraceSummary& summary, const FileIn& file) {
+  write_text(file, to_text(to_json(summary), 1) + "\n");
 }
 
 TraceSummary load_trace_summary(const std::filesystem::path& file) {

@@ -36,6 +36,7 @@ Limits Limits::from_environment() {
   Limits limits;
   limits.hung_seconds = deadline_seconds();
   limits.start_seconds = seconds_of_environment("MOTLEY_START_SECONDS", limits.start_seconds);
+  limits.orphan_seconds = seconds_of_environment("MOTLEY_ORPHAN_SECONDS", limits.orphan_seconds);
   limits.end_seconds = std::min(limits.end_seconds, limits.hung_seconds);
   return limits;
 }

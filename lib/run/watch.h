@@ -14,6 +14,7 @@ struct Limits {
   double hung_seconds = 30;          // deadline_seconds()
   double start_seconds = 60;         // MOTLEY_START_SECONDS
   double end_seconds = 10;           // in MPI_Finalize, once all have agreed how the job ended; hung_seconds if that is less
+  double orphan_seconds = 600;       // MOTLEY_ORPHAN_SECONDS: of a rank whose launcher has ended, until it exits by itself
   static Limits from_environment();  // UserError: not a number above 0
 };
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -91,16 +92,15 @@ void read_box(State& state, const Checkpoint& from, const StoredBox& box, const 
   state.overwrite(box, bytes_in(box.as.dtype == DType::f64 ? converted(double{}) : converted(float{})).data());
 }
 
-}  // namespace
-
-void save_weights(Runtime& rt, const State& state, const fs::path& path) {
+// Collective. name: says by its end what kind of file; where(), on rank 0: the file.
+void save(Runtime& rt, const State& state, const std::string& name, const std::function<FileIn()>& where) {
   rt.phase("saving weights");
   const std::vector<StoredTensor> tensors = tensors_of(state);
   std::unique_ptr<WeightsWriter> writer;
   on_rank_0(rt.transport(), [&] {
-    if (path.extension() != ".safetensors" && path.extension() != ".npz")
-      throw UserError(path.string() + ": expected a name that ends in .safetensors or .npz");
-    writer = path.extension() == ".npz" ? new_npz(path, tensors) : new_safetensors(path, tensors, metadata_of(state.classes()));
+    const FileIn file = where();
+    writer = fs::path(name).extension() == ".npz" ? new_npz(file, tensors)
+                                                  : new_safetensors(file, tensors, metadata_of(state.classes()));
   });
   std::optional<UserError> failed;
   for (const StateEntry& e : state.entries()) {
@@ -118,6 +118,20 @@ void save_weights(Runtime& rt, const State& state, const fs::path& path) {
     if (failed) throw UserError(*failed);
     writer->finish();
   });
+}
+
+}  // namespace
+
+void save_weights(Runtime& rt, const State& state, const fs::path& path) {
+  save(rt, state, path.string(), [&]() -> FileIn {
+    if (path.extension() != ".safetensors" && path.extension() != ".npz")
+      throw UserError(path.string() + ": expected a name that ends in .safetensors or .npz");
+    return path;
+  });
+}
+
+void save_weights(Runtime& rt, const State& state, const FileIn& file) {
+  save(rt, state, file.name, [&] { return file; });
 }
 
 void load_weights(Runtime& rt, State& state, const fs::path& path, const LoadWeightsOptions& options) {

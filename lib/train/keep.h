@@ -13,4 +13,7 @@ namespace motley {
 // anything is overwritten: 66, 65.
 Manifest load_checkpoint(Runtime& rt, State& state, const std::filesystem::path& directory, const std::string& optimizer);
 
+// Collective: as the public function, on rank 0 into an open directory.
+void save_weights(Runtime& rt, const State& state, const FileIn& file);
+
 }  // namespace motley

@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/files.h"
+
 namespace motley {
 namespace fs = std::filesystem;
 
@@ -19,6 +21,7 @@ PackedFile::PackedFile(const fs::path& path) : path_(path), block_(std::size_t{1
   errno = 0;
   file_.reset(std::fopen(path.c_str(), "rbe"));
   if (!file_) throw UserError(path.string() + ": cannot be opened: " + std::strerror(errno == 0 ? ENOMEM : errno), Exit::missing);
+  note_read(path);
   std::error_code error;
   const auto bytes = fs::file_size(path, error);
   if (error) throw UserError(path.string() + ": cannot be read: " + error.message(), Exit::io);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <motley/error.h>
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,15 +15,9 @@
 
 namespace motley {
 
-RunCheckpoints::RunCheckpoints(Runtime& rt, Trainer& trainer, const std::filesystem::path& run_directory,
-                               const CheckpointOptions& options, std::function<DataPosition(Index step)> position,
-                               std::function<void(const std::string& line)> warn)
-    : rt_(rt),
-      trainer_(trainer),
-      run_directory_(run_directory),
-      options_(options),
-      position_(std::move(position)),
-      warn_(std::move(warn)) {}
+RunCheckpoints::RunCheckpoints(Runtime& rt, Trainer& trainer, const OpenDirectory& run, const CheckpointOptions& options,
+                               std::function<DataPosition(Index step)> position, std::function<void(const std::string& line)> warn)
+    : rt_(rt), trainer_(trainer), run_(run), options_(options), position_(std::move(position)), warn_(std::move(warn)) {}
 
 void RunCheckpoints::begin_at(Index step, bool saved) {
   if (saved) saved_ = step;
@@ -33,26 +28,26 @@ bool RunCheckpoints::is_time_over() const {
   return options_.every_seconds > 0 && seconds_now() - saved_at_ >= options_.every_seconds;
 }
 
-std::vector<std::filesystem::path> RunCheckpoints::newer(Index step) const {
-  std::vector<std::filesystem::path> out = checkpoints_of(run_directory_);
-  std::erase_if(out, [&](const std::filesystem::path& one) { return *step_of(one) <= step; });
+std::vector<std::string> RunCheckpoints::newer(Index step) const {
+  std::vector<std::string> out = checkpoints_in(run_);
+  std::erase_if(out, [&](const std::string& one) { return *step_of(one) <= step; });
   return out;
 }
 
 // Also removes the remains of unfinished ones.
 void RunCheckpoints::keep_newest(Index step) const {
-  namespace fs = std::filesystem;
+  const auto checkpoints = run_.find(kCheckpoints);
+  if (!checkpoints) return;
+  for (const std::string& name : checkpoints->names())
+    if (const std::filesystem::path path = name; path.extension() == ".new" && step_of(path.stem()))
+      if (is_own_checkpoint(*checkpoints / name, Whole::any)) checkpoints->remove_all(name);
   Index keep = options_.keep;
-  std::error_code ignored;
-  std::vector<fs::path> left;
-  for (fs::directory_iterator it(run_directory_ / kCheckpoints, ignored), end; !ignored && it != end; it.increment(ignored))
-    if (const fs::path& path = it->path(); path.extension() == ".new" && step_of(path.stem())) left.push_back(path);
-  for (const fs::path& checkpoint : checkpoints_of(run_directory_))
-    if (*step_of(checkpoint) > step || keep-- <= 0) left.push_back(checkpoint);
-  for (const fs::path& path : left) {
-    fs::path unfinished = path;  // no longer a checkpoint, so that half of one is never taken for one
-    if (step_of(path)) fs::rename(path, unfinished += ".new", ignored);
-    fs::remove_all(ignored ? path : unfinished, ignored);
+  for (const std::string& name : checkpoints_in(run_)) {
+    if (!is_own_checkpoint(*checkpoints / name)) continue;
+    if (*step_of(name) <= step && keep-- > 0) continue;
+    // No longer a checkpoint, so that half of one is never taken for one. What cannot be removed stays.
+    const FileIn unfinished = *checkpoints / (name + ".new");
+    if (checkpoints->try_rename(name, unfinished)) checkpoints->remove_all(unfinished.name);
   }
 }
 
@@ -91,7 +86,16 @@ void RunCheckpoints::warned(Index step, Work&& work) {
 }
 
 void RunCheckpoints::start(Index step) {
-  trainer_.begin_save(run_directory_ / kCheckpoints / ("step-" + std::to_string(step)), position_(step));
+  std::optional<OpenDirectory> checkpoints;
+  on_rank_0(rt_.transport(), [&] { static_cast<void>(run_.made(kCheckpoints)); });
+  agreed(rt_.transport(), [&] {
+    checkpoints = run_.find(kCheckpoints);
+    if (!checkpoints)
+      throw UserError(fmt::format("rank {} cannot find {}, which rank 0 created; use a directory that all hosts share", rt_.rank(),
+                                  (run_ / kCheckpoints).path().string()),
+                      Exit::io);
+  });
+  trainer_.begin_save(*checkpoints / ("step-" + std::to_string(step)), position_(step));
   begun_ = step;
 }
 

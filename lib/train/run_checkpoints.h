@@ -4,9 +4,11 @@
 #include <motley/runtime.h>
 #include <motley/trainer.h>
 
-#include <filesystem>
 #include <functional>
+#include <string>
+#include <vector>
 
+#include "base/open_directory.h"
 #include "train/checkpoint_options.h"
 
 namespace motley {
@@ -15,7 +17,7 @@ class RunCheckpoints {
  public:
   // position: the position in the data after so many steps. warn: about a checkpoint that could not be written, on rank 0; may be
   // empty.
-  RunCheckpoints(Runtime& rt, Trainer& trainer, const std::filesystem::path& run_directory, const CheckpointOptions& options,
+  RunCheckpoints(Runtime& rt, Trainer& trainer, const OpenDirectory& run, const CheckpointOptions& options,
                  std::function<DataPosition(Index step)> position, std::function<void(const std::string& line)> warn);
 
   // The run begins, or continues, after this step. saved: nothing to save yet.
@@ -27,8 +29,8 @@ class RunCheckpoints {
   bool lacks(Index step) const { return lost_ == step && saved_ != step; }  // it could not be written
   void training_ends() { ends_ = true; }                                    // a warning then does not say that training goes on
   // Checkpoints after this step, which belong to another course of the run.
-  std::vector<std::filesystem::path> newer(Index step) const;
-  // Removes these, and of the others all but the newest. This rank alone.
+  std::vector<std::string> newer(Index step) const;
+  // Removes these, and of the others all but the newest, unless they hold files that are not a checkpoint's. This rank alone.
   void keep_newest(Index step) const;
 
   // Collective. If a checkpoint cannot be written (74) there is a warning, and the earlier ones stay as they are.
@@ -46,7 +48,7 @@ class RunCheckpoints {
 
   Runtime& rt_;
   Trainer& trainer_;
-  const std::filesystem::path& run_directory_;
+  const OpenDirectory& run_;
   const CheckpointOptions& options_;
   std::function<DataPosition(Index step)> position_;
   std::function<void(const std::string& line)> warn_;

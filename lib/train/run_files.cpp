@@ -2,6 +2,7 @@
 #include "train/run_files.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/files.h"
 #include "base/json_fields.h"
 
@@ -93,15 +95,14 @@ std::optional<double> number_of(const Json* json) {
 
 }  // namespace
 
-std::optional<MetricsLine> last_line(const std::filesystem::path& metrics, std::optional<Index> step) {
-  std::error_code failed;
-  if (!std::filesystem::is_regular_file(metrics, failed)) return {};
-  const std::string all = read_file(metrics.string());
+std::optional<MetricsLine> last_line(const FileIn& metrics, std::optional<Index> step) {
+  if (metrics.in.kind(metrics.name) != OpenDirectory::Kind::file) return {};
+  const std::string all = InputFile(metrics).text(), name = metrics.path().string();
   for (std::size_t end = all.rfind('\n'), before = 0; end != std::string::npos; end = before) {
     before = end == 0 ? std::string::npos : all.rfind('\n', end - 1);
     const std::size_t begin = before == std::string::npos ? 0 : before + 1;
     Complaints complaints;
-    const auto json = read_json(metrics.string(), all.substr(begin, end - begin), complaints, kByMotley);
+    const auto json = read_json(name, all.substr(begin, end - begin), complaints, kByMotley);
     const Json* its = json ? json->find("step") : nullptr;
     const auto* number = its == nullptr ? nullptr : std::get_if<std::int64_t>(&its->value);
     if (number == nullptr || *number > step.value_or(*number)) continue;
@@ -110,17 +111,19 @@ std::optional<MetricsLine> last_line(const std::filesystem::path& metrics, std::
   return {};
 }
 
-MetricsFile::MetricsFile(std::filesystem::path path, Index keep_steps) : path_(std::move(path)) {
-  const std::optional<MetricsLine> kept = keep_steps > 0 ? last_line(path_, keep_steps) : std::nullopt;
+MetricsFile::MetricsFile(const FileIn& file, Index keep_steps) : file_(file) {
+  const std::optional<MetricsLine> kept = keep_steps > 0 ? last_line(file_, keep_steps) : std::nullopt;
   if (kept) {
     last_ = kept->step;
     has_test_ = kept->has_test;
     loss_ = kept->loss;
   }
-  fd_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  file_.in.require_here();
+  if (const std::string wrong = file_.in.why_not(file_.name, OpenDirectory::Kind::file); !wrong.empty())
+    throw UserError(file_.path().string() + " " + wrong, Exit::io);
+  fd_ = openat(file_.in.fd(), file_.name.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
   if (fd_ < 0) fail("open");
-  // A pipe or a device cannot be truncated.
-  if (ftruncate(fd_, kept ? kept->end : 0) != 0 && errno != EINVAL) {
+  if (ftruncate(fd_, kept ? kept->end : 0) != 0) {
     const int why = errno;
     ::close(std::exchange(fd_, -1));
     errno = why;
@@ -133,7 +136,7 @@ MetricsFile::~MetricsFile() {
 }
 
 void MetricsFile::fail(const char* call) const {
-  throw UserError(path_.string() + ": " + call + ": " + std::strerror(errno), Exit::io);
+  throw UserError(file_.path().string() + ": " + call + ": " + std::strerror(errno), Exit::io);
 }
 
 void MetricsFile::add(const StepReport& step, Index epoch, const StepFacts& facts) {
@@ -153,7 +156,7 @@ void MetricsFile::add_test(const StepFacts& facts) {
   more.set("test_accuracy", json_or_null(facts.test_accuracy)).set("test_loss", json_or_null(facts.test_loss));
   const std::string end = "}\n";
   const off_t size = lseek(fd_, 0, SEEK_END);
-  if (size < static_cast<off_t>(end.size())) return;  // a pipe or a device, whose lines have been read
+  if (size < static_cast<off_t>(end.size())) return;  // someone has emptied it
   // Over the end of the line, by one write: a process that is killed leaves a whole line.
   const std::string text = ", " + to_text(more).substr(1) + "\n";
   const ssize_t n = pwrite(fd_, text.data(), text.size(), size - static_cast<off_t>(end.size()));
@@ -169,6 +172,13 @@ void MetricsFile::add_test(const StepFacts& facts) {
 
 // All of it or, after an error, nothing.
 void MetricsFile::append(const std::string& text) {
+  constexpr double kSeenFor = 0.5;
+  if (const double now = seconds_now(); now - seen_ > kSeenFor) {
+    file_.in.require_here();
+    if (struct stat own{}; fstat(fd_, &own) == 0 && own.st_nlink == 0)
+      throw UserError(file_.path().string() + " was removed while it was written", Exit::io);
+    seen_ = now;
+  }
   const off_t start = lseek(fd_, 0, SEEK_END);
   std::size_t at = 0;
   while (at < text.size()) {
@@ -187,7 +197,7 @@ void MetricsFile::append(const std::string& text) {
 void MetricsFile::close() {
   const int fd = fd_;
   fd_ = -1;
-  const bool synced = fsync(fd) == 0 || errno == EINVAL || errno == EROFS;  // a pipe or a device cannot be synced
+  const bool synced = fsync(fd) == 0;
   const int why = errno;
   if (::close(fd) != 0) fail("close");
   errno = why;
@@ -201,7 +211,7 @@ std::optional<double> TrainSummary::disturbed() const {
   return most;
 }
 
-void write_run_json(const std::filesystem::path& directory, const TrainSummary& s) {
+void write_run_json(const OpenDirectory& directory, const TrainSummary& s) {
   Json out;
   out.set("version", 1).set("status", s.status);
   if (s.status == "failed") out.set("code", s.code).set("rank", s.rank < 0 ? Json(nullptr) : Json(s.rank)).set("reason", s.reason);
@@ -233,7 +243,7 @@ void write_run_json(const std::filesystem::path& directory, const TrainSummary& 
   for (const std::string& name : s.classes) classes.push(name);
   out.set("classes", s.classes.empty() ? Json(nullptr) : std::move(classes));
   out.set("ranks", std::move(ranks)).set("copies_differ", std::move(differ));
-  write_file((directory / "run.json").string(), to_text(out, 2) + "\n");
+  write_text(directory / "run.json", to_text(out, 2) + "\n");
 }
 
 TrainSummary load_run_json(const std::filesystem::path& file) {

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "base/open_directory.h"
+
 namespace motley {
 
 // What a step's line contains in addition to the report.
@@ -25,30 +27,32 @@ struct MetricsLine {
   std::optional<double> loss{};
 };
 // The last complete line with a step of at most `step`, if given. Lines are parsed from the end on: there may be millions.
-std::optional<MetricsLine> last_line(const std::filesystem::path& metrics, std::optional<Index> step = {});
+std::optional<MetricsLine> last_line(const FileIn& metrics, std::optional<Index> step = {});
 
 // One line per step, each passed to the system as a whole before the next step.
 class MetricsFile {
  public:
-  // Of an existing file the lines up to this step are kept. UserError(io)
-  explicit MetricsFile(std::filesystem::path path, Index keep_steps = 0);
+  // Of an existing file the lines up to this step are kept. UserError(io): also what exists is not a file.
+  explicit MetricsFile(const FileIn& file, Index keep_steps = 0);
   ~MetricsFile();
   MetricsFile(const MetricsFile&) = delete;
   MetricsFile& operator=(const MetricsFile&) = delete;
-  // UserError(io): the file then ends with its last complete line.
+  // UserError(io): the file then ends with its last complete line; or it was removed, or its directory renamed or removed (seen
+  // twice a second).
   void add(const StepReport& step, Index epoch, const StepFacts& facts = {});
   // Whether the last line is this step's and has no figures of an evaluation.
   bool lacks_test(Index step) const { return step == last_ && !has_test_; }
   std::optional<double> loss_of(Index step) const { return step == last_ ? loss_ : std::nullopt; }
-  // Adds these to the last line, unless it is one of a pipe or a device. UserError(io): it is as it was.
+  // Adds these to the last line. UserError(io): it is as it was.
   void add_test(const StepFacts& facts);
   void close();  // UserError(io): data that the system had accepted did not reach the disk
 
  private:
   [[noreturn]] void fail(const char* call) const;
   void append(const std::string& text);
-  std::filesystem::path path_;
+  FileIn file_;
   int fd_ = -1;
+  double seen_ = 0;        // when the directory was last seen to be there, seconds
   Index last_ = 0;         // step of the last line; 0: there is none
   bool has_test_ = false;  // of that line
   std::optional<double> loss_{};
@@ -84,7 +88,7 @@ struct TrainSummary {
 };
 
 // Written whole or not at all. UserError(io). Also for a caller that outlives the ranks (the launcher) and knows why they ended.
-void write_run_json(const std::filesystem::path& directory, const TrainSummary& summary);
+void write_run_json(const OpenDirectory& directory, const TrainSummary& summary);
 TrainSummary load_run_json(const std::filesystem::path& file);  // UserError with every complaint
 
 }  // namespace motley

@@ -20,15 +20,12 @@
 #include "run/agreed.h"
 #include "run/start.h"
 #include "train/beside.h"
-#include "train/dump.h"
 #include "train/keep.h"
 #include "train/same_network.h"
 
 namespace motley {
 
 namespace {
-
-namespace fs = std::filesystem;
 
 // Merges another rank's parts into rank 0's; all list the same entries in the same order.
 void merge(Manifest& all, const Manifest& its) {
@@ -51,28 +48,25 @@ Saver::~Saver() {
     if (std::uncaught_exceptions() == 0) static_cast<void>(agree(rt_.transport(), 0));  // the other ranks no longer write either
   } catch (const Error&) {                                                              // another rank's error, which ends the run
   }
-  std::error_code ignored;
-  if (rt_.rank() == 0) fs::remove_all(writing_->beside, ignored);
+  remove_beside(*writing_);
 }
 
-void Saver::begin(const fs::path& directory, const Manifest& facts) {
+void Saver::remove_beside(const Writing& writing) const {
+  if (rt_.rank() == 0) writing.beside.in.remove_all(writing.beside.name);
+}
+
+void Saver::begin(const FileIn& directory, const Manifest& facts) {
   finish();
-  if (directory.empty()) throw UserError("the name of a checkpoint's directory is empty", Exit::usage);
   rt_.phase("copying for a checkpoint");
-  auto writing = std::make_unique<Writing>();
-  writing->directory = plain_path(directory);
-  writing->beside = writing->directory.string() + ".new";
-  writing->facts = facts;
+  std::unique_ptr<Writing> writing(
+      new Writing{.directory = directory, .beside = directory.in / (directory.name + ".new"), .facts = facts});
   agreed(rt_.transport(), [&] {
     if (const std::string wrong = position_mistake(facts); !wrong.empty())
-      throw UserError(fmt::format("{}: {}", directory.string(), wrong));
+      throw UserError(fmt::format("{}: {}", directory.path().string(), wrong));
     if (rt_.rank() == 0) {
-      for (const fs::path& mine : {writing->directory, writing->beside}) refuse_other_files(mine);
-      make_folder(writing->directory.parent_path());
-      std::error_code failed;
-      fs::remove_all(writing->beside, failed);
-      if (!failed) fs::create_directory(writing->beside, failed);
-      if (failed) throw UserError(writing->beside.string() + ": cannot be created: " + failed.message(), Exit::io);
+      for (const FileIn& mine : {writing->directory, writing->beside}) refuse_other_files(mine);
+      remove_beside(*writing);
+      static_cast<void>(writing->beside.in.made(writing->beside.name));
     }
   });
   try {
@@ -99,8 +93,7 @@ void Saver::start(Writing& writing) {
 // Removes everything that was written.
 void Saver::abandon(Writing& writing) {
   if (writing.thread.joinable()) end(writing);
-  std::error_code ignored;
-  if (rt_.rank() == 0) fs::remove_all(writing.beside, ignored);
+  remove_beside(writing);
 }
 
 void Saver::work(Writing& writing, const std::byte* copies, int rank) {
@@ -117,7 +110,7 @@ void Saver::work(Writing& writing, const std::byte* copies, int rank) {
     writing.failed.emplace(e.what(), e.code());
     writing.stage = Stage::failed;
   } catch (const std::exception& e) {
-    writing.failed.emplace(writing.beside.string() + ": " + e.what(), Exit::io);
+    writing.failed.emplace(writing.beside.path().string() + ": " + e.what(), Exit::io);
     writing.stage = Stage::failed;
   }
   writing.stage.notify_all();
@@ -153,9 +146,10 @@ void Saver::copy(Writing& writing) {
 
 // Writes this rank's file and returns its contents.
 Manifest Saver::write(const Writing& writing, const std::byte* copies, int rank) {
-  if (std::error_code ignored; !fs::is_directory(writing.beside, ignored))
+  const auto beside = writing.beside.in.find(writing.beside.name);
+  if (!beside)
     throw UserError(fmt::format("rank {} cannot find {}, which rank 0 created; use a directory that all hosts share", rank,
-                                writing.beside.string()),
+                                writing.beside.path().string()),
                     Exit::io);
   Manifest mine;
   std::optional<ShardWriter> file;
@@ -175,7 +169,7 @@ Manifest Saver::write(const Writing& writing, const std::byte* copies, int rank)
         copy_box(view.extents, bytes_of(as.dtype), values, view.strides, row_major_values.data(), dense);
         values = row_major_values.data();
       }
-      if (!file) file.emplace(writing.beside / shard_name(rank));
+      if (!file) file.emplace(*beside / shard_name(rank));
       entry.parts.push_back(file->add(as.box, {values, bytes}));
     }
   }

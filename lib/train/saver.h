@@ -24,9 +24,9 @@ class Saver {
   Saver(const Saver&) = delete;
   Saver& operator=(const Saver&) = delete;
   // Collective, between steps: copies what this rank owns (into host memory that is kept for the next time) and begins to write the
-  // copy beside `directory`, which all ranks see. facts: step, seed and position. A previous checkpoint is finished first.
-  // UserError, on all ranks (74).
-  void begin(const std::filesystem::path& directory, const Manifest& facts);
+  // copy beside `directory`, whose own directory all ranks have opened. facts: step, seed and position. A previous checkpoint is
+  // finished first. UserError, on all ranks (74).
+  void begin(const FileIn& directory, const Manifest& facts);
   bool begun() const { return writing_ != nullptr; }  // the same on every rank
   // The progress of this rank; `complete` only on rank 0.
   enum class Stage : std::uint8_t { copied, written, complete, failed };
@@ -46,7 +46,7 @@ class Saver {
   };
   enum class Word : std::uint8_t { wait, go_on, give_up };
   struct Writing {
-    std::filesystem::path directory{}, beside{};
+    FileIn directory, beside;
     Manifest facts{};
     std::vector<StateEntry> entries{};
     std::vector<Copied> boxes{};
@@ -61,6 +61,7 @@ class Saver {
   void copy(Writing& writing);
   void start(Writing& writing);
   void abandon(Writing& writing);
+  void remove_beside(const Writing& writing) const;
   static void work(Writing& writing, const std::byte* copies, int rank);
   static Manifest write(const Writing& writing, const std::byte* copies, int rank);
   static void complete(Writing& writing);

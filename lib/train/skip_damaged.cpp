@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/at.h"
+#include "base/files.h"
 #include "base/hash.h"
 #include "base/json_fields.h"
 #include "mesh/control.h"
@@ -65,13 +66,13 @@ std::string hash_of_names(const FolderListing& listing) {
 // A list that was kept for the same pictures; its text is empty if there is none.
 std::string known_list(const SkipOptions& options, const std::string& names) {
   std::vector<fs::path> folders = options.known;
-  folders.insert(folders.begin(), options.keep_in);
+  folders.insert(folders.begin(), options.keep_in.path());
   for (const fs::path& folder : folders) {
     const fs::path file = folder / kDamagedFile;
     if (std::error_code ignored; folder.empty() || !fs::is_regular_file(file, ignored)) continue;
     const std::string text = read_file(file.string());
     if (list_of(file.string(), text).names == names) return text;
-    if (folder == options.keep_in && options.say)
+    if (folder == options.keep_in.path() && options.say)
       options.say("note: the pictures are not those with which this run began: all of them are decoded again");
   }
   return "";
@@ -121,7 +122,7 @@ std::vector<std::string> damaged_pictures(Runtime& rt, const FolderData& data, c
     list = {names, decode_all(rt, data.samples(), decode, options)};
     text = list_text(list);
   }
-  on_rank_0(rt.transport(), [&] { write_file((options.keep_in / kDamagedFile).string(), text); });
+  on_rank_0(rt.transport(), [&] { write_text(options.keep_in / kDamagedFile, text); });
   if (rt.rank() == 0 && options.say && !list.damaged.empty())
     options.say(fmt::format("note: {}; {} says why", skipped_text(list.damaged, data.samples()), kDamagedFile));
   return names_of(list.damaged);

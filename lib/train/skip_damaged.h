@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/open_directory.h"
 #include "train/folder.h"
 
 namespace motley {
@@ -15,7 +16,7 @@ namespace motley {
 inline constexpr const char* kDamagedFile = "damaged.json";  // in a run directory
 
 struct SkipOptions {
-  std::filesystem::path keep_in{};             // the list is written there
+  OpenDirectory keep_in{};                     // the list is written there
   std::vector<std::filesystem::path> known{};  // directories that may have a list of the same pictures, besides keep_in
   std::function<void(const std::string&line)> progress{}, say{};  // on rank 0; say: a line that the next one does not overwrite
 };

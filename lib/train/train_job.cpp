@@ -16,6 +16,7 @@
 #include "base/at.h"
 #include "base/clock.h"
 #include "base/core_use.h"
+#include "base/files.h"
 #include "base/units.h"
 #include "mesh/control.h"
 #include "plan/plan_data.h"
@@ -188,13 +189,13 @@ class TrainingRun {
   }
 
   bool is_own(const std::filesystem::path& checkpoint) const {
-    return plain_path(checkpoint).parent_path() == plain_path(in_.run_directory / kCheckpoints);
+    return plain_path(checkpoint).parent_path() == plain_path((in_.run_directory / kCheckpoints).path());
   }
 
   // After the first step, or if no step is left: removes what an earlier course of the run has left. Rank 0.
   void begin_for_good() {
     if (std::exchange(begun_for_good_, true) || rt_.rank() != 0) return;
-    if (in_.began) in_.began(in_.resume.empty() ? std::vector<std::filesystem::path>{} : checkpoints_.newer(first_step_));
+    if (in_.began) in_.began(in_.resume.empty() ? std::vector<std::string>{} : checkpoints_.newer(first_step_));
     if (!in_.resume.empty()) checkpoints_.keep_newest(first_step_);
   }
 
@@ -205,7 +206,7 @@ class TrainingRun {
       require_memory();
     }
     on_rank_0(rt_.transport(), [&] {
-      write_file((in_.run_directory / "plan.json").string(), in_.plan_file.empty() ? plan_.json() : in_.plan_file);
+      write_text(in_.run_directory / "plan.json", in_.plan_file.empty() ? plan_.json() : in_.plan_file);
       metrics_.emplace(in_.run_directory / "metrics.jsonl", first_step_);
       out_.train_loss = metrics_->loss_of(first_step_);  // that of a run with nothing left to train
     });

@@ -35,9 +35,10 @@ struct TrainPlanInput {
   LoadWeightsOptions fresh{};                 // which of them are drawn nevertheless
   std::filesystem::path resume{};             // a checkpoint from which training continues; empty: from the start
   std::optional<TrainSummary> done_before{};  // resumed: the earlier run's summary, if it was done; the same on every rank
-  // Called on rank 0 before the first file of an earlier run is replaced, with the checkpoints of its course that ends now.
-  std::function<void(const std::vector<std::filesystem::path>& ended)> began{};
-  std::filesystem::path run_directory{};
+  // Called on rank 0 before the first file of an earlier run is replaced, with the checkpoints (their names) of its course that
+  // ends now.
+  std::function<void(const std::vector<std::string>& ended)> began{};
+  OpenDirectory run_directory{};
   std::filesystem::path dump{};   // folder for dumped tensors; empty: none
   std::filesystem::path trace{};  // Chrome trace of the last steps; empty: none
   // Called on rank 0, once per step, and for the last step again after the evaluation at the end.

@@ -18,6 +18,7 @@
 #include "run/copies.h"
 #include "run/planned.h"
 #include "run/step_trace.h"
+#include "train/dump.h"
 #include "train/keep.h"
 #include "train/plan_on_rank.h"
 #include "train/saver.h"
@@ -344,6 +345,14 @@ void Trainer::save(const std::filesystem::path& checkpoint, const DataPosition& 
   finish_save();
 }
 void Trainer::begin_save(const std::filesystem::path& checkpoint, const DataPosition& position) {
+  if (checkpoint.empty()) throw UserError("the name of a checkpoint's directory is empty", Exit::usage);
+  const std::filesystem::path path = plain_path(checkpoint);
+  std::optional<FileIn> place;
+  on_rank_0(impl_->rt.transport(), [&] { make_folder(path.parent_path()); });
+  agreed(impl_->rt.transport(), [&] { place.emplace(path, Links::refuse); });
+  begin_save(*place, position);
+}
+void Trainer::begin_save(const FileIn& checkpoint, const DataPosition& position) {
   impl_->refuse_parameters();
   const StoredPosition data{position.epoch, position.batch, position.batch_size, position.samples};
   impl_->saver.begin(checkpoint, {.step = impl_->step,

@@ -75,6 +75,13 @@ class CopyWindow {
   std::size_t size_ = 0;
 };
 
+// The first name in it that is not part of a checkpoint; empty: there is none.
+std::string foreign_name(const OpenDirectory& checkpoint) {
+  for (const std::string& name : checkpoint.names())
+    if (const std::string its = made_for(name); its != kManifest && its != kMarker && !rank_of(its)) return name;
+  return "";
+}
+
 class CheckpointWeights final : public WeightsFile {
  public:
   static std::unique_ptr<WeightsFile> open(const fs::path& directory) {
@@ -130,19 +137,21 @@ class CheckpointWeights final : public WeightsFile {
 class CheckpointWriter final : public WeightsWriter {
  public:
   CheckpointWriter(const fs::path& directory, std::vector<StoredTensor> tensors, const std::vector<std::string>& classes)
-      : final_(plain_path(directory)), tensors_(std::move(tensors)) {
+      : final_(plain_path(directory), Links::refuse), tensors_(std::move(tensors)) {
     manifest_.classes = classes;
-    require_folder(final_);
+    if (::faccessat(final_.in.fd(), ".", W_OK, AT_EACCESS) != 0)
+      throw UserError(
+          final_.path().string() + ": the directory " + final_.in.path().string() + " is not writable: " + std::strerror(errno),
+          Exit::io);
     require_names(tensors_);
     for (const StoredTensor& t : tensors_)
       if (t.dtype == "I64") throw UserError(shown(t.name) + ": a checkpoint cannot hold I64 values", Exit::data);
-    made_ = made_beside(final_, [](const char* name) { return ::mkdir(name, 0777) == 0; });
-    file_.emplace(made_ / shard_name(0));
+    made_.emplace(made_beside(final_, [](int at, const char* name) { return ::mkdirat(at, name, 0777) == 0; }));
+    file_.emplace(made_->in.made(made_->name) / shard_name(0));
   }
   ~CheckpointWriter() override {
     file_.reset();
-    std::error_code ignored;
-    fs::remove_all(made_, ignored);
+    if (made_) made_->in.remove_all(made_->name);
   }
 
   void add(const NpyData& values) override {
@@ -156,11 +165,12 @@ class CheckpointWriter final : public WeightsWriter {
   void finish() override {
     file_->finish();
     manifest_.files.push_back({shard_name(0), file_->bytes()});
-    finish_checkpoint(made_, final_, manifest_);
+    finish_checkpoint(*made_, final_, manifest_);
   }
 
  private:
-  fs::path final_, made_;
+  FileIn final_;
+  std::optional<FileIn> made_{};
   std::vector<StoredTensor> tensors_;
   std::optional<ShardWriter> file_{};
   Manifest manifest_{};
@@ -177,43 +187,52 @@ StoredPart ShardWriter::add(const Box& box, std::span<const std::byte> values) {
   return part;
 }
 
-void finish_checkpoint(const fs::path& made, const fs::path& final_path, const Manifest& manifest) {
-  const std::string text = to_text(manifest);
-  check_structure(manifest, final_path.string());
-  if (text.size() > kMostManifest) throw UserError(final_path.string() + ": a manifest of more than 64 MiB", Exit::io);
-  write_file((made / kManifest).string(), text);
-  write_file((made / kMarker).string(), to_hex(hash_bytes(text)) + "\n");
-  std::error_code failed, ignored;
-  if (::renameat2(AT_FDCWD, made.c_str(), AT_FDCWD, final_path.c_str(), RENAME_EXCHANGE) == 0) {
-    fs::remove_all(made, ignored);  // the previous checkpoint
+void finish_checkpoint(const FileIn& made, const FileIn& last, const Manifest& manifest) {
+  const std::string text = to_text(manifest), name = last.path().string();
+  check_structure(manifest, name);
+  if (text.size() > kMostManifest) throw UserError(name + ": a manifest of more than 64 MiB", Exit::io);
+  const auto in = made.in.find(made.name);
+  if (!in) throw UserError(made.path().string() + " was removed while it was written", Exit::io);
+  write_text(*in / kManifest, text);
+  write_text(*in / kMarker, to_hex(hash_bytes(text)) + "\n");
+  made.in.require_here();
+  if (::renameat2(made.in.fd(), made.name.c_str(), last.in.fd(), last.name.c_str(), RENAME_EXCHANGE) == 0) {
+    made.in.remove_all(made.name);  // the previous checkpoint
   } else if (errno == ENOENT) {
-    fs::rename(made, final_path, failed);
+    made.in.rename(made.name, last);
   } else {  // a file system that cannot exchange two names
-    const fs::path old = final_path.string() + ".old";
+    const FileIn old(last.in, last.name + ".old");
     refuse_other_files(old);
-    fs::remove_all(old, failed);
-    if (!failed) fs::rename(final_path, old, failed);
-    if (!failed) {
-      fs::rename(made, final_path, failed);
-      failed ? fs::rename(old, final_path, ignored) : static_cast<void>(fs::remove_all(old, ignored));
+    old.in.remove_all(old.name);
+    last.in.rename(last.name, old);
+    try {
+      made.in.rename(made.name, last);
+    } catch (const UserError&) {
+      old.in.rename(old.name, last);
+      throw;
     }
+    old.in.remove_all(old.name);
   }
-  if (failed) throw UserError(final_path.string() + ": cannot be replaced: " + failed.message(), Exit::io);
-  sync_folder(final_path.has_parent_path() ? final_path.parent_path() : ".");
+  last.in.sync();
 }
 
-void refuse_other_files(const fs::path& checkpoint) {
-  std::error_code failed;
-  const fs::file_status status = fs::symlink_status(checkpoint, failed);
-  if (!fs::exists(status)) return;
+void refuse_other_files(const FileIn& checkpoint) {
+  const OpenDirectory::Kind kind = checkpoint.in.kind(checkpoint.name);
+  if (kind == OpenDirectory::Kind::none) return;
   const auto refuse = [&](const std::string& what) {
-    throw UserError(checkpoint.string() + ": " + what + "; a checkpoint needs a directory of its own, name another one", Exit::io);
+    throw UserError(checkpoint.path().string() + ": " + what + "; a checkpoint needs a directory of its own, name another one",
+                    Exit::io);
   };
-  if (!fs::is_directory(status)) refuse("it exists and is not a directory");
-  for (fs::directory_iterator it(checkpoint, failed), end; !failed && it != end; it.increment(failed))
-    if (const std::string name = it->path().filename().string(), its = made_for(name);
-        its != kManifest && its != kMarker && !rank_of(its))
-      refuse("it holds " + shown(name) + ", which is not part of a checkpoint");
+  if (kind != OpenDirectory::Kind::directory) refuse("it exists and is not a directory");
+  if (const std::string name = foreign_name(checkpoint.in.made(checkpoint.name)); !name.empty())
+    refuse("it holds " + shown(name) + ", which is not part of a checkpoint");
+}
+
+bool is_own_checkpoint(const FileIn& checkpoint, Whole whole) {
+  if (checkpoint.in.kind(checkpoint.name) != OpenDirectory::Kind::directory) return false;
+  const auto directory = checkpoint.in.find(checkpoint.name);
+  if (!directory || !foreign_name(*directory).empty()) return false;
+  return whole == Whole::any || directory->kind(kManifest) == OpenDirectory::Kind::file;
 }
 
 Checkpoint::Checkpoint(fs::path directory) : directory_(std::move(directory)) {
@@ -306,6 +325,17 @@ std::optional<Index> step_of(const fs::path& checkpoint) {
   const auto [at, error] = std::from_chars(name.data() + 5, name.data() + name.size(), step);
   return error == std::errc{} && at == name.data() + name.size() && "step-" + std::to_string(step) == name ? std::optional(step)
                                                                                                            : std::nullopt;
+}
+
+std::vector<std::string> checkpoints_in(const OpenDirectory& run) {
+  std::vector<std::string> out;
+  if (run.kind(kCheckpoints) != OpenDirectory::Kind::directory) return out;
+  const auto checkpoints = run.find(kCheckpoints);
+  if (checkpoints) out = checkpoints->names();
+  std::erase_if(
+      out, [&](const std::string& name) { return !step_of(name) || checkpoints->kind(name) != OpenDirectory::Kind::directory; });
+  std::sort(out.begin(), out.end(), [](const std::string& a, const std::string& b) { return *step_of(a) > *step_of(b); });
+  return out;
 }
 
 std::vector<fs::path> checkpoints_of(const fs::path& run_directory) {

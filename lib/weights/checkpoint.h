@@ -25,7 +25,7 @@ constexpr const char* kMarker = "complete";  // contains the manifest's hash
 // One rank's file, written beside its final name; parts are added in order.
 class ShardWriter {
  public:
-  explicit ShardWriter(const std::filesystem::path& path) : file_(path) {}
+  explicit ShardWriter(const FileIn& file) : file_(file) {}
   StoredPart add(const Box& box, std::span<const std::byte> values);
   std::uint64_t bytes() const { return bytes_; }
   void finish() { file_.keep(); }
@@ -35,13 +35,16 @@ class ShardWriter {
   std::uint64_t bytes_ = 0;
 };
 
-// Writes the manifest and the marker into `made`, where the ranks' files are, then renames that directory to `final_path`; what was
+// Writes the manifest and the marker into the directory `made`, where the ranks' files are, then renames it to `last`; what was
 // there is removed after that, or, with a file system that cannot exchange names, is beside it (`.old`) for a moment. UserError
 // (65: the parts do not make up the tensors; 74: also a manifest of more than 64 MiB).
-void finish_checkpoint(const std::filesystem::path& made, const std::filesystem::path& final_path, const Manifest& manifest);
+void finish_checkpoint(const FileIn& made, const FileIn& last, const Manifest& manifest);
 
 // To be called before a checkpoint is written there. UserError (74): what exists there is not a checkpoint, not even a damaged one.
-void refuse_other_files(const std::filesystem::path& checkpoint);
+void refuse_other_files(const FileIn& checkpoint);
+// Whether it is a directory with nothing in it that is not part of a checkpoint: one that may be removed. whole: with a manifest.
+enum class Whole : std::uint8_t { yes, any };
+bool is_own_checkpoint(const FileIn& checkpoint, Whole whole = Whole::yes);
 
 // An open checkpoint: marker, manifest, sizes of the files and the parts of every tensor have been checked; chunks are checked when
 // they are read. For one thread at a time.
@@ -72,6 +75,8 @@ std::unique_ptr<WeightsWriter> new_checkpoint(const std::filesystem::path& direc
                                               const std::vector<std::string>& classes = {});
 // The checkpoints of a run, the newest first, whether they are complete or not.
 std::vector<std::filesystem::path> checkpoints_of(const std::filesystem::path& run_directory);
+// Their names, of a run that is written: directories, not links to them.
+std::vector<std::string> checkpoints_in(const OpenDirectory& run);
 // The step of a directory "step-N"; nothing: it has another name.
 std::optional<Index> step_of(const std::filesystem::path& checkpoint);
 

@@ -285,8 +285,8 @@ std::string packed_fields(T... fields) {
 
 class NpzWriter final : public WeightsWriter {
  public:
-  NpzWriter(const fs::path& path, std::vector<StoredTensor> tensors, std::uint64_t zip64_from)
-      : file_(path), tensors_(std::move(tensors)), from_(zip64_from) {}
+  NpzWriter(const FileIn& file, std::vector<StoredTensor> tensors, std::uint64_t zip64_from)
+      : file_(file), tensors_(std::move(tensors)), from_(zip64_from) {}
 
   void add(const NpyData& values) override {
     const StoredTensor& its = at(tensors_, done_++);
@@ -373,10 +373,10 @@ std::unique_ptr<WeightsFile> open_npz(const fs::path& path) {
   return std::make_unique<NpzFile>(std::move(file), std::move(entries), std::move(tensors));
 }
 
-std::unique_ptr<WeightsWriter> new_npz(const fs::path& path, const std::vector<StoredTensor>& tensors, std::uint64_t zip64_from) {
-  require_writable(path);
+std::unique_ptr<WeightsWriter> new_npz(const FileIn& file, const std::vector<StoredTensor>& tensors, std::uint64_t zip64_from) {
+  require_writable(file);
   require_names(tensors);
-  return std::make_unique<NpzWriter>(path, tensors, zip64_from);
+  return std::make_unique<NpzWriter>(file, tensors, zip64_from);
 }
 
 }  // namespace motley

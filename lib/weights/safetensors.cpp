@@ -237,8 +237,8 @@ class SafetensorsFile final : public WeightsFile {
 
 class SafetensorsWriter final : public WeightsWriter {
  public:
-  SafetensorsWriter(const fs::path& path, std::vector<StoredTensor> tensors, Metadata metadata)
-      : file_(path), tensors_(std::move(tensors)), metadata_(std::move(metadata)) {
+  SafetensorsWriter(const FileIn& file, std::vector<StoredTensor> tensors, Metadata metadata)
+      : file_(file), tensors_(std::move(tensors)), metadata_(std::move(metadata)) {
     for (const StoredTensor& t : tensors_) metadata_[kHash + t.name] = to_hex(0);
     write_header([this](const std::string& bytes) { file_.write(std::as_bytes(std::span(bytes))); });
   }
@@ -302,11 +302,11 @@ Metadata metadata_of(const std::vector<std::string>& classes) {
   return {{kClasses, to_text(list)}};
 }
 
-std::unique_ptr<WeightsWriter> new_safetensors(const fs::path& path, const std::vector<StoredTensor>& tensors,
+std::unique_ptr<WeightsWriter> new_safetensors(const FileIn& file, const std::vector<StoredTensor>& tensors,
                                                const Metadata& metadata) {
-  require_writable(path);
+  require_writable(file);
   require_names(tensors);
-  return std::make_unique<SafetensorsWriter>(path, tensors, metadata);
+  return std::make_unique<SafetensorsWriter>(file, tensors, metadata);
 }
 
 }  // namespace motley

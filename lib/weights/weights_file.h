@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/npy.h"
+#include "base/open_directory.h"
 
 namespace motley {
 
@@ -68,10 +69,10 @@ class WeightsWriter {
 using Metadata = std::map<std::string, std::string>;
 Metadata metadata_of(const std::vector<std::string>& classes);  // "classes": a list in JSON; nothing where there are none
 // tensors: all that will be added, in order; F32, F64, I32 or I64. metadata: written only by safetensors.
-std::unique_ptr<WeightsWriter> new_safetensors(const std::filesystem::path& path, const std::vector<StoredTensor>& tensors,
+std::unique_ptr<WeightsWriter> new_safetensors(const FileIn& file, const std::vector<StoredTensor>& tensors,
                                                const Metadata& metadata);
 // zip64_from: sizes and offsets from there on are written in 64 bits.
-std::unique_ptr<WeightsWriter> new_npz(const std::filesystem::path& path, const std::vector<StoredTensor>& tensors,
+std::unique_ptr<WeightsWriter> new_npz(const FileIn& file, const std::vector<StoredTensor>& tensors,
                                        std::uint64_t zip64_from = 0xffffffff);
 
 // Whether the tensor holds variances: running_var, as motley and PyTorch name it.

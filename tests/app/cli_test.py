@@ -640,7 +640,7 @@ def measured_plans():
     # A file that is no profile is not replaced by one.
     always = ["--set", "profile.measure=always", "--set", "profile.path=wider.json"]
     for words in [("plan", "job.json", *always), ("profile", "job.json", *always), ("profile", "job.json", "-o", "wider.json"), ("profile", "-o", "wider.json")]:
-        has(room.run(*words, code=78).err, "wider.json exists and is not a profile")
+        has(room.run(*words, code=64 if "-o" in words else 78).err, "wider.json exists and is not a profile")
     # Of an emulated device the slowdown counts.
     slowed = job()
     slowed["mesh"]["devices"][0] = {"kind": "emulated", "name": "slow", "slowdown": 2, "of": {"kind": "cpu"}}
@@ -939,8 +939,8 @@ def keeps_weights():
     has(room.run("predict", "job.json", "--weights", "huge.safetensors", "--input", "x.npy", "-o", "nan.npy", code=70).err, "4 of 4 values are not finite")
     os.mkfifo(room.path / "pipe.npy")
     has(room.run(*predict, "pipe.npy", code=74).err, "pipe.npy: is a pipe or a device")
-    has(room.run(*predict, "run/weights.safetensors", code=64).err, "is the file of weights too")
-    has(room.run("predict", "job.json", "--weights", "checkpoint", "--input", "x.npy", "-o", "checkpoint/rank-0.bin", code=64).err, "is the file of a checkpoint too")
+    has(room.run(*predict, "run/weights.safetensors", code=64).err, "is read by this command too and would be overwritten")
+    has(room.run("predict", "job.json", "--weights", "checkpoint", "--input", "x.npy", "-o", "checkpoint/rank-0.bin", code=64).err, "is read by this command too")
     has(room.run("convert", "run", "new/").out, "4 tensors")
     assert (room.path / "new/manifest.json").exists()
     # Names that no file of another kind can hold.
@@ -1359,7 +1359,7 @@ def resumes():
     def small_files():
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
-    has(room.run("train", "job.json", "--resume", "no room", code=74, preexec_fn=small_files).err, "no room/.before/.part: ")
+    has(room.run("train", "job.json", "--resume", "no room", code=74, preexec_fn=small_files).err, "no room/.before/job.resolved.json: ")
     assert {p: p.read_bytes() for p in (room.path / "no room").iterdir() if p.is_file()} == files
     # What is damaged is named, the one before it is taken.
     as_at_16("bad")
@@ -1383,9 +1383,11 @@ def resumes():
     has(room.run("train", "job.json", "--resume", "worse/checkpoints/step-16", code=65).err, "not a complete checkpoint: it has no complete")
     assert before == {p: p.read_bytes() for p in (room.path / "worse").glob("*.json*")}
     # It cannot be written: a warning, once for each.
-    (room.path / "taken").mkdir()
-    (room.path / "taken/checkpoints").write_text("mine")
-    err = room.run("train", "job.json", "--run-dir", "taken", *every).err
+    for step in range(4, 21, 4):
+        (room.path / f"taken/checkpoints/step-{step}").mkdir(parents=True)
+        (room.path / f"taken/checkpoints/step-{step}/mine").touch()
+    (room.path / "taken/.motley").touch()
+    err = room.run("train", "job.json", "--run-dir", "taken", "--overwrite", *every).err
     assert err.count("warning: no checkpoint at step 20") == 1 and err.count("warning: no checkpoint at step") == 5, err
     assert err.count(", training goes on: ") == 4 and "step 20: " in err, err
     has(err, "warning: the weights of step 20 are kept in weights.safetensors only")
@@ -1562,7 +1564,7 @@ def traces():
         has(room.run("train", "job.json", "--run-dir", "never", "--trace", file, code=74).err, part)
         assert not (room.path / "never").exists()
     before = (room.path / "job.json").read_text()
-    for file, part in [("job.json", "is not a Chrome trace"), ("never/run.json", "a file of the run itself"), ("never/../never/trace.json", "a file of the run itself")]:
+    for file, part in [("job.json", "is read by this command too"), ("never/run.json", "a file of the run itself"), ("never/../never/trace.json", "a file of the run itself")]:
         has(room.run("train", "job.json", "--run-dir", "never", "--trace", file, code=64).err, part)
         assert not (room.path / "never").exists() and (room.path / "job.json").read_text() == before
 
@@ -1579,7 +1581,7 @@ def refusals():
     room.run("train", "job.json", "--run-dir", "file", code=78)
     (room.path / "theirs").mkdir()
     (room.path / "theirs/weights.safetensors").write_text("of another program")
-    has(room.run("train", "job.json", "--run-dir", "theirs", code=78).err, "theirs holds a run")
+    has(room.run("train", "job.json", "--run-dir", "theirs", code=78).err, "theirs is not empty and is not a run of motley")
     long = "n" * 300
     for words in [("train", "job.json", "--run-dir", long), ("train", "job.json", "--run-dir", long + "/run"), ("trace", long), ("train", "job.json", "--trace", long)]:
         err = room.run(*words, code=74).err
@@ -1684,18 +1686,201 @@ def paths_through_links():
         "job.json")
 
 
+def keeps_other_files():
+    """A named output replaces neither what is read nor a file of another kind."""
+    room = Room()
+    small = job(1, (6,), max_steps=2)
+    room.write("mesh.json", {"version": 1, **small["mesh"]})
+    for name, values, kind in [("x", [0.5] * 64 * 8, "<f4"), ("test_x", [0.25] * 64 * 8, "<f4"), ("y", [1] * 8, "<i4"), ("test_y", [2] * 8, "<i4")]:
+        write_npy(room.path / f"{name}.npy", (8, 1, 8, 8) if "x" in name else (8,), values, kind)
+    small["mesh"] = "mesh.json"
+    small["data"] = {"kind": "npy", "images": "x.npy", "labels": "y.npy", "test_images": "test_x.npy", "test_labels": "test_y.npy"}
+    room.write("job.json", small)
+    room.write("notes.txt", "what I think\n")
+    room.run("train", "job.json", "--run-dir", "run")
+    write_npy(room.path / "input.npy", (1, 1, 8, 8), [0.5] * 64)
+    predict = ("predict", "job.json", "--weights", "run", "--input", "input.npy", "-o")
+    before = {f: f.read_bytes() for f in room.path.rglob("*") if f.is_file()}
+    for words in [("plan", "job.json", "-o", "job.json"), ("plan", "job.json", "-o", "mesh.json"), ("plan", "job.json", "--format", "json", "-o", "./job.json"),
+                  ("plan", "job.json", "-o", "notes.txt"), ("plan", "job.json", "-o", "run/metrics.jsonl"), ("explain", "job.json", "--svg", "job.json"),
+                  ("explain", "job.json", "--svg", "notes.txt"), ("model", "lenet5", "-o", "job.json"), ("doctor", "--mesh", "job.json"), ("doctor", "-o", "notes.txt"),
+                  ("profile", "job.json", "-o", "job.json"), ("train", "job.json", "--trace", "job.json"), ("convert", "run/weights.safetensors", "run/weights.safetensors"),
+                  (*predict, "job.json"), (*predict, "test_x.npy"), (*predict, "x.npy"), (*predict, "input.npy"), (*predict, "run/weights.safetensors")]:
+        has(room.run(*words, code=64).err, f"{words[-1]} ", "; give another name")
+    (room.path / "link.json").symlink_to("job.json")
+    has(room.run("plan", "job.json", "-o", "link.json", code=64).err, "link.json is read by this command too")
+    (room.path / "link.json").unlink()
+    assert before == {f: f.read_bytes() for f in room.path.rglob("*") if f.is_file()}
+    # What motley wrote is replaced.
+    (room.path / "empty.csv").touch()
+    for _ in range(2):
+        room.run("plan", "job.json", "-o", "plan.json")
+        room.run("explain", "job.json", "--svg", "plan.svg")
+        room.run("model", "lenet5", "-o", "lenet5.json")
+        room.run("doctor", "--mesh", "node.json")
+        room.run("convert", "run", "w.npz")
+        room.run("convert", "run", "w.safetensors")
+        for name in ["p.npy", "p.csv", "p.json", "empty.csv"]:
+            room.run(*predict, name)
+    assert (room.path / "p.csv").read_text().startswith("sample,class,probability")
+
+
+def contents(*folders):
+    """Every path in them, with what it is, its bytes and its time: equal if nothing was touched."""
+    out = {}
+    for path in (p for folder in folders for p in [folder, *folder.rglob("*")]):
+        facts = path.lstat()
+        data = os.readlink(path) if path.is_symlink() else path.read_bytes() if path.is_file() else None
+        out[path] = (facts.st_mode, facts.st_ino, data, None if path.is_dir() else facts.st_mtime_ns)
+    return out
+
+
+def links_in_run_directories():
+    """A run directory that someone else has prepared: what is no plain file or directory is named, and nothing is touched."""
+    room = Room()
+    small = room.write("job.json", job(1, (6,), checkpoint={"every_steps": 10}))
+    room.run("train", small, "--run-dir", "victim")
+    (room.path / "file").write_text("precious")
+    files = [".lock", ".ranks.lock", ".motley", ".job", "job.resolved.json", "command.json", "plan.json", "metrics.jsonl", "run.json", "trace.json", "profile.json",
+             "weights.safetensors", "damaged.json"]
+    links = [(name, target) for name in files for target in ("../file", "nowhere")]
+    links += [(".before", "../victim"), ("checkpoints", "../victim/checkpoints"), (".dropped", "../victim"), (".ranks", "../victim"), ("checkpoints/step-10", "../../victim/checkpoints/step-10"),
+              (".before/metrics.jsonl", "../../file"), (".before/checkpoints", "../../victim/checkpoints"), ("checkpoints/step-7.new", "../../victim/checkpoints/step-10")]
+    for name, target in links:
+        made = room.path / "rd" / name
+        made.parent.mkdir(parents=True)
+        (room.path / "rd/.motley").touch()
+        if name == ".motley":
+            made.unlink()
+        made.symlink_to(target)
+        before = contents(room.path / "rd", room.path / "victim", room.path / "file")
+        for more in [], ["--overwrite"]:
+            has(room.run("train", small, "--run-dir", "rd", *more, code=78).err, f"rd/{name} is a symbolic link; expected the ")
+            assert before == contents(room.path / "rd", room.path / "victim", room.path / "file"), name
+        assert not (room.path / "rd/nowhere").exists() and not (room.path / "nowhere").exists()
+        shutil.rmtree(room.path / "rd")
+    # Pipes, and files where directories belong.
+    for name, make, says in [(".job", os.mkfifo, "is a pipe; expected a file"), ("plan.json", os.mkfifo, "is a pipe; expected a file"), ("trace.json", os.mkfifo, "is a pipe; expected a file"),
+                             ("checkpoints", lambda p: p.touch(), "is a file; expected a directory"), ("run.json", lambda p: p.mkdir(), "is a directory; expected a file")]:
+        (room.path / "rd").mkdir()
+        make(room.path / "rd" / name)
+        has(room.run("train", small, "--run-dir", "rd", code=78).err, f"rd/{name} {says}")
+        shutil.rmtree(room.path / "rd")
+    # A resumed run: the same.
+    for name in ["metrics.jsonl", "plan.json", "command.json"]:
+        shutil.copytree(room.path / "victim", room.path / "rd")
+        (room.path / "rd" / name).unlink()
+        (room.path / "rd" / name).symlink_to("../file")
+        has(room.run("train", "--resume", "rd", "--set", "train.max_steps=40", code=78).err, f"rd/{name} is a symbolic link")
+        shutil.rmtree(room.path / "rd")
+    assert (room.path / "file").read_text() == "precious"
+    # A link to the directory itself is followed.
+    (room.path / "real").mkdir()
+    (room.path / "link").symlink_to("real")
+    room.run("train", small, "--run-dir", "link")
+    assert (room.path / "link").is_symlink() and room.json("real/run.json")["status"] == "done"
+
+
+def directories_of_others():
+    """Only an empty directory or a run of motley is written into; of a run only what is its own is removed."""
+    room = Room()
+    small = room.write("job.json", job(1, (6,), checkpoint={"every_steps": 10, "keep": 2}))
+    room.run("train", small, "--run-dir", "run", "--set", "train.max_steps=200")
+    for name, fill in [("checkpoints", lambda at: shutil.copytree(room.path / "run/checkpoints", at / "checkpoints")),
+                       ("another", lambda at: ((at / "checkpoints/step-5").mkdir(parents=True), (at / "checkpoints/step-5/model.pt").write_text("weights"))),
+                       ("plan", lambda at: (at / "plan.json").write_text("{}")), ("trace", lambda at: (at / "trace.json").write_text("{}")),
+                       ("command", lambda at: (at / "command.json").write_text("[]")), ("job", lambda at: (at / ".job").write_text("mine")),
+                       ("notes", lambda at: (at / "notes.txt").write_text("mine"))]:
+        at = room.path / name
+        at.mkdir()
+        fill(at)
+        before = contents(at)
+        for more in [], ["--overwrite"]:
+            has(room.run("train", small, "--run-dir", name, "--set", "train.max_steps=30", *more, code=78).err, f"{name} is not empty and is not a run of motley")
+            assert before == contents(at), name
+    # Runs from before the mark are resumed and overwritten; what another program has put there stays.
+    (room.path / "run/.motley").unlink()
+    foreign = room.path / "run/checkpoints/step-5"
+    foreign.mkdir()
+    (foreign / "model.pt").write_text("weights")
+    room.run("train", "--resume", "run", "--set", "train.max_steps=230")
+    assert (room.path / "run/.motley").is_file() and room.json("run/run.json")["steps"] == 230
+    assert sorted(p.name for p in (room.path / "run/checkpoints").iterdir()) == ["step-220", "step-230", "step-5"]
+    (room.path / "run/.motley").unlink()
+    has(room.run("train", small, "--run-dir", "run", code=78).err, "run holds a run")
+    room.run("train", small, "--run-dir", "run", "--overwrite")
+    assert sorted(p.name for p in (room.path / "run/checkpoints").iterdir()) == ["step-10", "step-20", "step-5"] and (foreign / "model.pt").read_text() == "weights"
+    # What a killed rank was writing is gone at the run's end too, not only at the next one's start.
+    process = endless(room, "unfinished")
+    for name in ["plan.json.new-4711-0", "theirs.new-4711-0"]:
+        (room.path / "unfinished" / name).touch()
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=LIMIT)
+    assert process.returncode == 75 and [p.name for p in (room.path / "unfinished").glob("*.new-*")] == ["theirs.new-4711-0"]
+    small = room.write("job.json", job(1, (6,), checkpoint={"every_steps": 10, "keep": 2}))
+    # Of a killed process's remains: an empty directory with a lock.
+    (room.path / "killed").mkdir()
+    (room.path / "killed/.lock").write_text("4711")
+    room.run("train", small, "--run-dir", "killed")
+
+
+def files_of_another_user():
+    if os.geteuid() != 0 or not shutil.which("setpriv"):
+        print("skipped: needs root and setpriv")
+        return
+    room = Room()
+    small = room.write("job.json", job(1, (6,)))
+    room.run("train", small, "--run-dir", "run")
+    os.chown(room.path / "run/plan.json", 65534, 65534)
+    before = contents(room.path / "run")
+    has(room.run("train", small, "--run-dir", "run", "--overwrite", code=78).err, "run/plan.json belongs to user 65534; expected a file of user 0")
+    assert before == contents(room.path / "run")
+    # And from the other side: a directory that root has prepared.
+    (room.path / "shared").mkdir()
+    (room.path / "shared/metrics.jsonl").write_text("root's")
+    os.chmod(room.path / "shared", 0o777)
+    for place in room.path, room.path / "tmp":
+        os.chmod(place, 0o777)
+    err = room.run("train", small, "--run-dir", "shared", before=["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"], code=78).err
+    has(err, "shared/metrics.jsonl belongs to user 0")
+    assert (room.path / "shared/metrics.jsonl").read_text() == "root's"
+
+
 def run_directory_removed():
     room = Room()
-    process = room.start("train", room.write("job.json", job(max_steps=3000)), "--run-dir", "run")
-    metrics = room.path / "run/metrics.jsonl"
-    wait_for(lambda: metrics.exists() and metrics.stat().st_size > 1000, "steps are done")
-    (room.path / "run").rename(room.path / "elsewhere")
-    out, err = process.communicate(timeout=LIMIT)
-    assert process.returncode == 74, (process.returncode, out, err)
-    has(err, "run was removed or renamed while the ranks ran")
-    assert "died" not in err, err
+    room.write("job.json", job(max_steps=1000000))
+    for end in ["rename", "remove"]:
+        checkpoints = ["--set", 'train.checkpoint={"every_steps": 20}'] if end == "rename" else []
+        process = room.start("train", "job.json", "--run-dir", "run", *checkpoints)
+        metrics = room.path / "run/metrics.jsonl"
+        wait_for(lambda: metrics.exists() and metrics.stat().st_size > 1000, "steps are done")
+        wait_for(lambda: not checkpoints or list((room.path / "run").glob("checkpoints/step-*/complete")), "a checkpoint is there")
+        (room.path / "run").rename(room.path / "elsewhere") if end == "rename" else shutil.rmtree(room.path / "run")
+        out, err = process.communicate(timeout=LIMIT)
+        assert process.returncode == 74, (process.returncode, out, err)
+        has(err, "run was renamed or removed while")
+        assert "died" not in err, err
+        assert not (room.path / "run").exists(), "it was not made again"
+    left = {p.name for p in (room.path / "elsewhere").iterdir()}
+    assert not left & {".lock", ".ranks.lock", ".ranks", "weights.safetensors"} and not [n for n in left if ".new-" in n], left
+    newest = max(int(p.name[5:]) for p in (room.path / "elsewhere/checkpoints").iterdir() if p.suffix != ".new")
+    room.run("train", "--resume", "elsewhere", "--set", f"train.max_steps={newest + 5}")
+
+
+def pipes():
+    """A pipe that a user names is written into; one that no process reads is an error, not a wait."""
+    room = Room()
+    room.write("job.json", job())
     os.mkfifo(room.path / "pipe.json")
     has(room.run("check", "pipe.json", code=66).err, "pipe.json is a pipe; expected a file")
+    for words in [("plan", "job.json", "-o", "pipe.json"), ("model", "lenet5", "-o", "pipe.json")]:
+        has(room.run(*words, code=74).err, "pipe.json: no process reads this pipe")
+        reader = subprocess.Popen(["cat", "pipe.json"], cwd=room.path, stdout=subprocess.PIPE)
+        keeps = os.open(room.path / "pipe.json", os.O_WRONLY)  # returns once the reader is there
+        room.run(*words)
+        os.close(keeps)
+        text = reader.communicate(timeout=LIMIT)[0]
+        assert json.loads(text)["version" if words[0] == "model" else "cuts"]
 
 
 def deaths_under_mpiexec():
@@ -1920,7 +2105,7 @@ def several_inputs():
     assert unknown.count("error:") == 3, unknown
     write_npy(room.path / "word.npy", (samples,), [n % 7 for n in range(samples)], "<i8")
     has(room.run("predict", "job.json", "--weights", "run/weights.safetensors", "--input", "x.npy", "--input", "mask=mask.npy", "--input", "word=word.npy", "-o",
-                 "run/weights.safetensors", code=64).err, "is the file of weights too")
+                 "run/weights.safetensors", code=64).err, "is read by this command too and would be overwritten")
     has(room.run("check", "job.json", "--set", "train.batch=13", code=78).err, "/train/batch: a batch of 13 is more than the 12 samples of the data")
     has(room.run("predict", "job.json", "--weights", "run", "--input", "wort=word.npy", "-o", "z.npy", code=64).err, 'no input "wort"; did you mean "word"?')
     del document["data"]["inputs"]["word"]
@@ -2275,7 +2460,7 @@ def freezes():
     has(room.run("check", room.write("all.json", job(freeze=["*"])), code=78).err, "/train/freeze: all parameters are frozen: there is nothing to train")
 
 
-TESTS = [usage, doctor, one_core_of_two_units, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, explains, notes, given_plans, measured_plans, real_steps, little_memory, verifies, trains, continues_from_weights, begins_with_weights, freezes, keeps_weights, layers_called_as_gpt2s, own_data, wide_tokens, several_inputs, stores_in_bf16, sums_with_parameters, names_of_layers, closed_pipe, full_pipes, refuses_weights, resumes, stopped_runs, traces, refusals, other_launchers, stops, paths_through_links, run_directory_removed, deaths, deaths_under_mpiexec, launcher_killed, restarts, stops_while_a_rank_hangs, leaves_out_lost_devices, evaluates_by_epoch, optimizers, other_losses, verifies_inference, progress]
+TESTS = [usage, doctor, one_core_of_two_units, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, explains, notes, given_plans, measured_plans, real_steps, little_memory, verifies, trains, continues_from_weights, begins_with_weights, freezes, keeps_weights, layers_called_as_gpt2s, own_data, wide_tokens, several_inputs, stores_in_bf16, sums_with_parameters, names_of_layers, closed_pipe, full_pipes, refuses_weights, resumes, stopped_runs, traces, refusals, other_launchers, stops, paths_through_links, links_in_run_directories, directories_of_others, files_of_another_user, keeps_other_files, pipes, run_directory_removed, deaths, deaths_under_mpiexec, launcher_killed, restarts, stops_while_a_rank_hangs, leaves_out_lost_devices, evaluates_by_epoch, optimizers, other_losses, verifies_inference, progress]
 
 
 def main(tests):

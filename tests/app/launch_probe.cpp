@@ -147,6 +147,11 @@ const std::map<std::string, void (*)(Runtime&)>& modes() {
       {"result_and_error", result_and_error},
       {"segv", [](Runtime& rt) { with_a_fault(rt, [] { static_cast<void>(raise(SIGSEGV)); }); }},
       {"kill9", [](Runtime& rt) { with_a_fault(rt, [] { static_cast<void>(raise(SIGKILL)); }); }},
+      {"deaf",  // to every request to stop
+       [](Runtime& rt) {
+         rt.phase("train");
+         for (;;) pause_ms(100);
+       }},
       {"exit0", [](Runtime& rt) { with_a_fault(rt, [] { _exit(0); }); }},
       {"exits", [](Runtime& rt) { with_a_fault(rt, [] { std::exit(0); }); }},
       {"throw", [](Runtime& rt) { with_a_fault(rt, [] { throw Error(Exit::internal, "the loss is not finite in step 6"); }); }},

@@ -369,6 +369,18 @@ TEST_CASE("the launcher is killed: no rank is left") {
   CHECK(probe.code == 128 + SIGKILL);
 }
 
+TEST_CASE("the launcher is killed: a rank that does not heed the end exits by itself") {
+  Probe probe({.mode = "deaf", .environment = {"MOTLEY_ORPHAN_SECONDS=1"}});
+  const auto ranks = probe.in_phase("train", 3);
+  probe.send(SIGKILL);
+  for (const double until = seconds_now() + 30; seconds_now() < until && !probe.processes().empty();) pause_ms(10);
+  CHECK(probe.processes().empty());
+  CHECK(RecordReader(record_path(probe.directory() / ".ranks", 0)).read()->code == 86);
+  fs::remove_all(probe.directory() / ".ranks");
+  probe.end();
+  CHECK(probe.code == 128 + SIGKILL);
+}
+
 TEST_CASE("mpiexec is killed") {
   Probe probe({.mode = "train"});
   const auto ranks = probe.in_phase("train", 3);

@@ -5,8 +5,11 @@
 #include <motley/measure.h>
 #include <motley/predictor.h>
 #include <motley/trainer.h>
+#include <sys/resource.h>
 
+#include <atomic>
 #include <catch2/catch.hpp>
+#include <csignal>
 #include <fstream>
 #include <mutex>
 #include <optional>
@@ -364,7 +367,7 @@ TEST_CASE("a job that goes on from an older checkpoint gives up the newer ones; 
                      .resume = resume,
                      .began =
                          [&](const auto& list) {
-                           for (const auto& one : list) ended.push_back(one.filename().string());
+                           for (const auto& one : list) ended.push_back(one);
                          },
                      .run_directory = in.path()});
     });
@@ -437,20 +440,64 @@ TEST_CASE("a training job that fails says so in run.json", "[train]") {
   CHECK(std::holds_alternative<std::nullptr_t>(run.at("/train_loss")->value));
 }
 
+TEST_CASE("a run directory that is renamed or removed ends the job, and is not made again", "[train]") {
+  const Plan plan = small_plan(2, DType::f64);
+  for (const bool removed : {false, true}) {
+    const Folder folder;
+    const std::filesystem::path run = folder.path() / "run", elsewhere = folder.path() / "elsewhere";
+    std::filesystem::create_directory(run);
+    std::atomic<int> thrown = 0;
+    std::string warned;
+    run_ranks_in_memory(2, [&](Runtime& rt) {
+      int lines = 0;
+      const auto progress = [&](const std::string&) {
+        if (++lines == 3) removed ? static_cast<void>(std::filesystem::remove_all(run)) : std::filesystem::rename(run, elsewhere);
+      };
+      try {
+        train_job(rt, {.plan = &plan,
+                       .data = small_data(20),
+                       .max_steps = 20,
+                       .checkpoint = {.every_steps = 2},
+                       .run_directory = run,
+                       .progress = progress,
+                       .warn = [&](const std::string& line) { warned += line + "\n"; }});
+      } catch (const Error& e) {
+        thrown += e.code() == Exit::io && std::string(e.what()).find("renamed or removed") != std::string::npos ? 1 : 0;
+      }
+    });
+    CHECK(thrown == 2);
+    CHECK(!std::filesystem::exists(run));
+    CHECK(warned.find("renamed or removed") != std::string::npos);
+    CHECK(std::filesystem::exists(elsewhere) == !removed);
+    CHECK(!std::filesystem::exists(elsewhere / "checkpoints/step-4"));
+  }
+}
+
 TEST_CASE("a metrics file that cannot be written ends the job on all ranks", "[train]") {
   const Folder folder;
-  std::filesystem::create_symlink("/dev/full", folder.path() / "metrics.jsonl");
+  rlimit usual{};
+  REQUIRE(getrlimit(RLIMIT_FSIZE, &usual) == 0);
+  const auto before = std::signal(SIGXFSZ, SIG_IGN);
+  const auto limit_files = [&](rlim_t bytes) {
+    const rlimit limit{bytes, usual.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  };
+  int lines = 0;
+  // Called before a step's line is written: the first step's cannot be, and all that is written later can.
+  const auto progress = [&](const std::string&) { limit_files(lines++ == 0 ? 0 : usual.rlim_cur); };
   const Plan plan = small_plan(2, DType::f64);
   int thrown = 0;
   std::mutex lock;
   run_ranks_in_memory(2, [&](Runtime& rt) {
     try {
-      train_job(rt, {.plan = &plan, .data = small_data(20), .max_steps = 50, .run_directory = folder.path()});
+      train_job(rt, {.plan = &plan, .data = small_data(20), .max_steps = 50, .run_directory = folder.path(), .progress = progress});
     } catch (const Error& e) {
       const std::lock_guard hold(lock);
       thrown += e.code() == Exit::io ? 1 : 0;
     }
   });
+  limit_files(usual.rlim_cur);
+  std::signal(SIGXFSZ, before);
   CHECK(thrown == 2);
   const Json run = parsed(text_of(folder.path() / "run.json"));
   CHECK(number(run, "/code") == 74);

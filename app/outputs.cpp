@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/outputs.h"
+
+#include <motley/error.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <string_view>
+#include <vector>
+
+namespace motley::app {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Kind {
+  OutputKind kind{};
+  const char* name = nullptr;
+  std::vector<std::string> keys{};  // of a JSON file, any of them at its top
+  std::string_view starts{};        // of others
+  std::size_t at = 0;               // where they start so
+};
+
+const Kind& find(OutputKind kind) {
+  static const std::vector<Kind> kinds{{OutputKind::plan, "a plan", {"decisions", "cuts"}},
+                                       {OutputKind::picture, "an SVG picture", {}, "<svg"},
+                                       {OutputKind::mesh, "a mesh", {"axes"}},
+                                       {OutputKind::model, "a model", {"layers", "zoo"}},
+                                       {OutputKind::profile, "a profile", {"kernels"}},
+                                       {OutputKind::trace, "a Chrome trace", {}, "{\"displayTimeUnit\""},
+                                       {OutputKind::array, "a .npy array", {}, "\x93NUMPY"},
+                                       {OutputKind::table, "a table of predictions", {}, "sample,"},
+                                       {OutputKind::predictions, "a file of predictions", {"samples"}},
+                                       {OutputKind::safetensors, "a .safetensors file", {}, "{", 8},
+                                       {OutputKind::npz, "a .npz file", {}, "PK"}};
+  return *std::find_if(kinds.begin(), kinds.end(), [&](const Kind& one) { return one.kind == kind; });
+}
+
+bool is_of(const Kind& kind, const fs::path& file) {
+  constexpr std::size_t kStart = 32;
+  constexpr std::uintmax_t kMostJson = std::uintmax_t{64} << 20;
+  std::ifstream in(file, std::ios::binary);
+  if (kind.keys.empty()) {
+    std::string start(kStart, '\0');
+    in.read(start.data(), static_cast<std::streamsize>(start.size()));
+    return start.substr(kind.at).starts_with(kind.starts);
+  }
+  Complaints ignored;
+  if (std::error_code failed; fs::file_size(file, failed) > kMostJson) return false;
+  const auto json = read_json(file.string(), std::string(std::istreambuf_iterator<char>(in), {}), ignored);
+  return json &&
+         std::any_of(kind.keys.begin(), kind.keys.end(), [&](const std::string& key) { return json->find(key) != nullptr; });
+}
+
+[[noreturn]] void refuse(const std::string& option, const fs::path& file, const std::string& why) {
+  throw UserError(option + " " + file.string() + " " + why + "; give another name", Exit::usage);
+}
+
+void require_other(const std::string& option, const fs::path& file, const Json& value) {
+  if (const auto* text = std::get_if<std::string>(&value.value))
+    if (std::error_code none; fs::path(*text).is_absolute() && fs::equivalent(*text, file, none))
+      refuse(option, file, "is a file of the job and would be overwritten");
+  if (const auto* list = std::get_if<Json::Array>(&value.value))
+    for (const Json& one : *list) require_other(option, file, one);
+  if (const auto* object = std::get_if<Json::Object>(&value.value))
+    for (const Json::Member& one : *object) require_other(option, file, one.value);
+}
+
+}  // namespace
+
+void require_output(const std::string& option, const fs::path& file, OutputKind kind, Pipes pipes) {
+  const bool updates = kind == OutputKind::profile;
+  if (!updates && was_read(file)) refuse(option, file, "is read by this command too and would be overwritten");
+  if (fs::is_regular_file(file) && fs::file_size(file) > 0 && !is_of(find(kind), file))
+    refuse(option, file, "exists and is not " + std::string(find(kind).name));
+  require_writable(file, pipes);
+}
+
+void require_not_in_job(const std::string& option, const fs::path& file, const Json& job) {
+  require_other(option, file, job);
+}
+
+}  // namespace motley::app
