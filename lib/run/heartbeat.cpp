@@ -110,7 +110,7 @@ void Heartbeat::see_launcher() {
   const Record mine = record_.now();
   const std::string text = who(mine) + " was still in phase '" + mine.phase + "' " +
                            std::to_string(std::lround(limits_.orphan_seconds)) + " s after its launcher had ended, and exits";
-  say(text);
+  say_without_waiting(text);
   end(static_cast<int>(Exit::hung), text, mine.rank);
 }
 
