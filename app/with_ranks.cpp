@@ -293,7 +293,8 @@ int as_a_rank(const Options& given, const CommandLine& line) {
       prepare(directory->files(), subject, options, line);
       return fs::absolute(directory->path()).string();
     });
-    const OpenDirectory files(path);
+    // Only a run's is needed, and must be seen, by all ranks.
+    const OpenDirectory files = options.verb == Verb::train || rt.rank() == 0 ? OpenDirectory(path) : OpenDirectory();
     if (options.verb != Verb::train || rt.rank() != 0) return work(rt, options, subject, files);
     const Outcome killed{static_cast<int>(Exit::hung), -1,
                          "rank 0 was killed; mpiexec does so when another rank dies: see that rank's stderr"};
