@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Kind {
+struct KindFacts {
   OutputKind kind{};
   const char* name = nullptr;
   std::vector<std::string> keys{};  // of a JSON file, any of them at its top
@@ -23,8 +23,8 @@ struct Kind {
   std::size_t at = 0;               // where they start so
 };
 
-const Kind& find(OutputKind kind) {
-  static const std::vector<Kind> kinds{{OutputKind::plan, "a plan", {"decisions", "cuts"}},
+const KindFacts& find(OutputKind kind) {
+  static const std::vector<KindFacts> kinds{{OutputKind::plan, "a plan", {"decisions", "cuts"}},
                                        {OutputKind::picture, "an SVG picture", {}, "<svg"},
                                        {OutputKind::mesh, "a mesh", {"axes"}},
                                        {OutputKind::model, "a model", {"layers", "zoo"}},
@@ -35,10 +35,10 @@ const Kind& find(OutputKind kind) {
                                        {OutputKind::predictions, "a file of predictions", {"samples"}},
                                        {OutputKind::safetensors, "a .safetensors file", {}, "{", 8},
                                        {OutputKind::npz, "a .npz file", {}, "PK"}};
-  return *std::find_if(kinds.begin(), kinds.end(), [&](const Kind& one) { return one.kind == kind; });
+  return *std::find_if(kinds.begin(), kinds.end(), [&](const KindFacts& one) { return one.kind == kind; });
 }
 
-bool is_of(const Kind& kind, const fs::path& file) {
+bool is_of(const KindFacts& kind, const fs::path& file) {
   constexpr std::size_t kStart = 32;
   constexpr std::uintmax_t kMostJson = std::uintmax_t{64} << 20;
   std::ifstream in(file, std::ios::binary);
