@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mesh/mesh_json.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 #include <map>
 #include <unordered_set>
+
+#include "base/control_groups.h"
 
 namespace motley {
 
@@ -314,6 +318,14 @@ std::vector<std::string> mesh_notes(const Mesh& mesh) {
     notes.push_back("devices " + names + " are bound to " + (shared.size() == 1 ? "the same core, " : "the same cores, ") +
                     numbers + (host.empty() ? "" : " of " + host) + ", and take turns there; give each its own \"cores\"");
   }
+  int threads = 0;
+  for (int r = 0; r < mesh.ranks(); r++)
+    if (mesh.device(r).host.empty()) threads += std::max(1, driven(mesh.device(r)).threads);
+  if (const CpuQuota quota = cpu_quota(); quota.cores < threads)
+    notes.push_back(
+        fmt::format("the {} threads of the devices here may take the time of {:.2g} cores together (CPU quota of {}): they are "
+                    "stopped in turn, and no measurement holds; raise the quota, or give the mesh fewer devices or threads",
+                    threads, quota.cores, quota.group));
   return notes;
 }
 

@@ -6,6 +6,7 @@
 #include <motley/dims.h>
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <unordered_map>
@@ -112,9 +113,28 @@ std::string fault_in_string(std::string_view text, std::size_t& begin) {
   return "this string has no closing quote";
 }
 
+// The fault of a word whose first character looks like nothing, or begins a comment elsewhere; empty: neither.
+std::string fault_of_character(const std::string& word) {
+  if (word.front() == '#') return "# begins no comment here; write // or /* */";
+  const std::string first = first_characters(word, 1);
+  // No-break and wide spaces, and characters without a width, which text processors and web pages leave.
+  constexpr std::array<std::pair<const char*, const char*>, 8> kInvisible{{{"\xC2\xA0", "00A0"},
+                                                                           {"\xE2\x80\x83", "2003"},
+                                                                           {"\xE2\x80\x89", "2009"},
+                                                                           {"\xE2\x80\x8B", "200B"},
+                                                                           {"\xE2\x80\xAF", "202F"},
+                                                                           {"\xE2\x81\xA0", "2060"},
+                                                                           {"\xE3\x80\x80", "3000"},
+                                                                           {"\xEF\xBB\xBF", "FEFF"}}};
+  for (const auto& [bytes, code] : kInvisible)
+    if (first == bytes) return std::string("the invisible character U+") + code + "; write a space, or nothing";
+  return "";
+}
+
 // The fault of a word found where a value is expected.
 std::string fault_of_word(const std::string& word) {
   const std::string shown = shortened(printable(word), 40);
+  if (std::string fault = fault_of_character(word); !fault.empty()) return fault;
   if (word.front() == '\'') return "strings need double quotes: \"...\"";
   for (const char* other : {"NaN", "nan", "Infinity", "-Infinity", "inf", "-inf", "+inf"})
     if (word == other) return shown + " is not a valid JSON number; numbers are finite";
@@ -163,6 +183,7 @@ Fault fault_after(std::string_view text, std::size_t good_end, After after) {
   }
   scan.pass_token();
   const std::string token(text.substr(begin, scan.at - begin)), shown = shortened(printable(token), 40);
+  if (std::string fault = fault_of_character(token); !fault.empty()) return {begin, fault};
   if (wants_separator && !separated) {
     if (c == '}' || c == ']')
       return {begin, after == After::key ? "expected : and a value, found " + shown
