@@ -25,16 +25,16 @@ struct KindFacts {
 
 const KindFacts& find(OutputKind kind) {
   static const std::vector<KindFacts> kinds{{OutputKind::plan, "a plan", {"decisions", "cuts"}},
-                                       {OutputKind::picture, "an SVG picture", {}, "<svg"},
-                                       {OutputKind::mesh, "a mesh", {"axes"}},
-                                       {OutputKind::model, "a model", {"layers", "zoo"}},
-                                       {OutputKind::profile, "a profile", {"kernels"}},
-                                       {OutputKind::trace, "a Chrome trace", {}, "{\"displayTimeUnit\""},
-                                       {OutputKind::array, "a .npy array", {}, "\x93NUMPY"},
-                                       {OutputKind::table, "a table of predictions", {}, "sample,"},
-                                       {OutputKind::predictions, "a file of predictions", {"samples"}},
-                                       {OutputKind::safetensors, "a .safetensors file", {}, "{", 8},
-                                       {OutputKind::npz, "a .npz file", {}, "PK"}};
+                                            {OutputKind::picture, "an SVG picture", {}, "<svg"},
+                                            {OutputKind::mesh, "a mesh", {"axes"}},
+                                            {OutputKind::model, "a model", {"layers", "zoo"}},
+                                            {OutputKind::profile, "a profile", {"kernels"}},
+                                            {OutputKind::trace, "a Chrome trace", {}, "{\"displayTimeUnit\""},
+                                            {OutputKind::array, "a .npy array", {}, "\x93NUMPY"},
+                                            {OutputKind::table, "a table of predictions", {}, "sample,"},
+                                            {OutputKind::predictions, "a file of predictions", {"samples"}},
+                                            {OutputKind::safetensors, "a .safetensors file", {}, "{", 8},
+                                            {OutputKind::npz, "a .npz file", {}, "PK"}};
   return *std::find_if(kinds.begin(), kinds.end(), [&](const KindFacts& one) { return one.kind == kind; });
 }
 
