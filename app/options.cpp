@@ -136,7 +136,10 @@ void add_svm(CLI::App& app, Options& o, Words& w) {
   svm->require_subcommand(1);
   const auto add = [&](const char* name, const char* text) {
     CLI::App* verb = add_verb(*svm, name, text);
-    verb->add_option("DATA", w.in, "samples in libsvm's text format: LABEL INDEX:VALUE ...")->required()->type_name("FILE");
+    verb->add_option("DATA", w.in, "samples in libsvm's text format, LABEL INDEX:VALUE ..., or a .npy array [samples, features]")
+        ->required()
+        ->type_name("FILE");
+    verb->add_option("--labels", o.labels, "labels of a .npy array: a .npy array [samples] of integers")->type_name("FILE");
     verb->add_option("--mesh", o.mesh, "mesh file (default: this node)")->type_name("FILE");
     add_form(verb, w);
     return verb;
@@ -445,6 +448,13 @@ Parsed parse_options(const std::vector<std::string>& given) {
   if (words.gamma && !(*words.gamma > 0))
     return {{}, static_cast<int>(Exit::config), fmt::format("motley: gamma is {}; expected a number above 0\n", *words.gamma)};
   options.verb = verb_of(verb);
+  if (options.verb == Verb::svm_train || options.verb == Verb::svm_predict) {
+    const bool array = words.in.ends_with(".npy");
+    if (array && options.labels.empty() && options.verb == Verb::svm_train)
+      return usage("a .npy array has no labels: --labels FILE", verb);
+    if (!array && !options.labels.empty())
+      return usage("--labels are for a .npy array; other files have them in their lines", verb);
+  }
   constexpr std::array kWithoutJob{Verb::doctor, Verb::schema,    Verb::convert,    Verb::model,
                                    Verb::trace,  Verb::svm_train, Verb::svm_predict};
   if (!options.sets.empty() && std::find(kWithoutJob.begin(), kWithoutJob.end(), options.verb) != kWithoutJob.end())

@@ -56,6 +56,7 @@ struct Options {
   int steps = 3;                           // for verify
   std::optional<int> batch{};              // likewise; none: 4, or what the data has
   svm::Options svm{};                      // svm train
+  std::filesystem::path labels{};          // svm: of samples in a .npy file
   double budget_seconds = 60;              // for measuring
   double step_seconds = 20;                // for real steps of the plans that are near: profile, train, plan with `measure`
   bool measure = false;                    // plan

@@ -76,27 +76,34 @@ std::string json_of(const svm::Result& result) {
                    .set("row_seconds", its.row_seconds)
                    .set("step_seconds", its.step_seconds)
                    .set("check_seconds", its.check_seconds)
-                   .set("waiting_seconds", its.waiting_seconds));
+                   .set("waiting_seconds", its.waiting_seconds)
+                   .set("processor_seconds", its.processor_seconds));
   out.set("machines", std::move(machines));
   out.set("ranks", std::move(ranks));
   return to_text(out, 1) + "\n";
 }
 
-// Every rank reads it; an error of the file is one error.
-template <class T>
-T read_on_all(Runtime& rt, const std::filesystem::path& file) {
+// Every rank reads the files; an error in them is one error.
+template <class Read>
+auto read_on_all(Runtime& rt, Read&& read) {
   rt.phase("data");
   const StopsAtOnce nothing_to_save;
-  T out;
-  agreed(rt.transport(), [&] { out = T::load(file); });
+  decltype(read()) out;
+  agreed(rt.transport(), [&] { out = read(); });
   return out;
+}
+
+svm::Data read_data(Runtime& rt, const Options& options) {
+  const std::filesystem::path file = options.files.front();
+  return read_on_all(
+      rt, [&] { return file.extension() == ".npy" ? svm::Data::load_npy(file, options.labels) : svm::Data::load(file); });
 }
 
 }  // namespace
 
 void svm_train_ranks(Runtime& rt, const Mesh& mesh, const Options& options, Console& console) {
   const std::string& name = options.files.front();
-  const svm::Data data = read_on_all<svm::Data>(rt, name);
+  const svm::Data data = read_data(rt, options);
   svm::Options how = options.svm;
   how.progress = [&](const svm::Progress& p) { console.progress(progress_line(p)); };
   how.warn = [&](const std::string& line) { console.say(LogLevel::warning, "note: " + line); };
@@ -115,8 +122,8 @@ void svm_train_ranks(Runtime& rt, const Mesh& mesh, const Options& options, Cons
 }
 
 void svm_predict_ranks(Runtime& rt, const Mesh& mesh, const Options& options) {
-  const svm::Data data = read_on_all<svm::Data>(rt, options.files.front());
-  const svm::Model model = read_on_all<svm::Model>(rt, options.files.back());
+  const svm::Data data = read_data(rt, options);
+  const svm::Model model = read_on_all(rt, [&] { return svm::Model::load(options.files.back()); });
   rt.phase("predicting");
   const StopsAtOnce nothing_to_save;
   const std::vector<double> labels = svm::predict(rt, mesh, model, data);
@@ -125,6 +132,9 @@ void svm_predict_ranks(Runtime& rt, const Mesh& mesh, const Options& options) {
     for (const double label : labels) text += fmt::format("{:g}\n", label);
     write_pieces(options.output, {std::as_bytes(std::span(text))});
   });
+  if (options.files.front().ends_with(".npy") && options.labels.empty())  // nothing to compare with
+    return rt.print(options.form == Form::json ? to_text(Json().set("samples", data.samples()), 1) + "\n"
+                                               : fmt::format("{} samples\n", data.samples()));
   Index correct = 0;
   for (std::size_t k = 0; k < labels.size(); k++) correct += labels[k] == data.labels[k] ? 1 : 0;
   const double accuracy = static_cast<double>(correct) / static_cast<double>(labels.size());

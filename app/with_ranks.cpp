@@ -141,7 +141,9 @@ void require_weights(const Options& options, const Subject& subject) {
 // What a command of svm reads and writes.
 void require_svm_files(const Options& options) {
   require_writable(options.output);
-  for (const std::string& file : options.files) {
+  std::vector<fs::path> inputs(options.files.begin(), options.files.end());
+  if (!options.labels.empty()) inputs.push_back(options.labels);
+  for (const fs::path& file : inputs) {
     static_cast<void>(InputFile(file));
     if (std::error_code ignored; fs::equivalent(file, options.output, ignored))
       throw UserError("-o " + options.output.string() + " is an input too and would be overwritten; give another name",

@@ -30,6 +30,9 @@ struct Data {
   /// 65 with line and column.
   static Data load(const std::filesystem::path& file);
   static Data parse(const std::string& name, const std::string& text);  ///< The same from a text; errors name the file `name`.
+  /// Reads .npy arrays: values [samples, features], and labels [samples], which are integers; without a file of labels all are 0.
+  /// UserError: 66 there is no file; 65 another shape, a value that is not finite, a label that is not an integer.
+  static Data load_npy(const std::filesystem::path& file, const std::filesystem::path& labels = {});
 };
 
 /// Which function of two samples.
@@ -67,6 +70,7 @@ struct Options {
   Shrink shrink = Shrink::adaptive;                 ///< when samples are eliminated
   DType dtype = DType::f32;                         ///< of kernel rows: f32 or f64. Gradients are f64
   Index cache_bytes = 0;                            ///< of each rank's cache of kernel rows; 0: a quarter of the device's memory
+  std::vector<double> shares{};                     ///< of the samples, one per rank; empty: measured
   std::function<void(const Progress&)> progress{};  ///< on rank 0, at most four times a second
   std::function<void(const std::string& line)> warn{};  ///< on rank 0
 };
@@ -114,8 +118,11 @@ struct RankReport {
   double step_seconds = 0;     ///< gradients and choosing samples
   double check_seconds = 0;    ///< gradients from scratch
   double waiting_seconds = 0;  ///< for the other ranks
-  Index rows = 0;              ///< kernel rows computed
-  Index row_hits = 0;          ///< kernel rows found in its cache
+  /// Of row_seconds and check_seconds the processor time of the rank's own thread: less than these where other processes, the
+  /// rank's other threads or a GPU had a part in them.
+  double processor_seconds = 0;
+  Index rows = 0;      ///< kernel rows computed
+  Index row_hits = 0;  ///< kernel rows found in its cache
 };
 /// A model, and how it was found. The same on every rank.
 struct Result {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Samples in libsvm's text format.
+// Samples in libsvm's text format, and in .npy arrays.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <motley/svm.h>
 
 #include <charconv>
@@ -9,10 +10,21 @@
 #include <string_view>
 
 #include "base/files.h"
+#include "base/npy.h"
 #include "base/utf8.h"
 #include "svm/text.h"
 
 namespace motley::svm {
+
+namespace {
+
+constexpr Index kMostIndex = std::numeric_limits<std::int32_t>::max();
+
+bool is_label(double value) {
+  return value == std::nearbyint(value) && std::abs(value) <= 1e9;
+}
+
+}  // namespace
 
 void complain(const Place& at, const std::string& text) {
   throw UserError(fmt::format("{}:{}:{}: error: {}", at.name, at.line, at.column, text), Exit::data);
@@ -34,7 +46,6 @@ std::string_view Words::next() {
 }
 
 void read_entries(Words& words, Place at, Data& into) {
-  constexpr Index kMostIndex = std::numeric_limits<std::int32_t>::max();
   Index before = 0;
   for (std::string_view word = words.next(); !word.empty(); word = words.next()) {
     at.column = words.column();
@@ -72,7 +83,7 @@ Data Data::parse(const std::string& name, const std::string& text) {
     at.column = words.column();
     if (label.empty() || label.find(':') != std::string_view::npos) complain(at, "no label; expected LABEL INDEX:VALUE ...");
     const std::optional<double> value = number_in(label);
-    if (!value || *value != std::nearbyint(*value) || std::abs(*value) > 1e9)
+    if (!value || !is_label(*value))
       complain(at, "expected a label (an integer that names the class), found \"" + printable(label) + "\"");
     out.labels.push_back(*value);
     read_entries(words, at, out);
@@ -84,6 +95,55 @@ Data Data::parse(const std::string& name, const std::string& text) {
 Data Data::load(const std::filesystem::path& file) {
   const InputFile in(file);
   return parse(file.string(), in.text(0, in.size()));
+}
+
+namespace {
+
+std::vector<double> doubles_in(const NpyArray& array) {
+  return std::visit([](const auto& values) { return std::vector<double>(values.begin(), values.end()); }, array.data);
+}
+
+std::string shape_of(const NpyArray& array) {
+  return fmt::format("[{}]", fmt::join(array.extents, ", "));
+}
+
+void read_labels(const std::filesystem::path& file, Data& into) {
+  const NpyArray array = read_npy(file);
+  if (array.extents != std::vector<Index>{into.samples()})
+    throw UserError(
+        fmt::format("{}: labels of shape {}; expected [{}], one per sample", file.string(), shape_of(array), into.samples()),
+        Exit::data);
+  into.labels = doubles_in(array);
+  for (std::size_t s = 0; s < into.labels.size(); s++)
+    if (!is_label(into.labels[s]))
+      throw UserError(fmt::format("{}: the label of sample {} is {}; expected an integer", file.string(), s, into.labels[s]),
+                      Exit::data);
+}
+
+}  // namespace
+
+Data Data::load_npy(const std::filesystem::path& file, const std::filesystem::path& labels) {
+  const NpyArray array = read_npy(file);
+  if (array.extents.size() != 2 || array.extents[0] < 1 || array.extents[1] < 1 || array.extents[1] > kMostIndex)
+    throw UserError(fmt::format("{}: an array of shape {}; expected [samples, features]", file.string(), shape_of(array)),
+                    Exit::data);
+  const std::vector<double> values = doubles_in(array);
+  Data out;
+  out.features = array.extents[1];
+  out.labels.assign(static_cast<std::size_t>(array.extents[0]), 0.0);
+  for (Index s = 0, at = 0; s < array.extents[0]; s++) {
+    for (Index c = 0; c < out.features; c++, at++) {
+      const double value = values[static_cast<std::size_t>(at)];
+      if (!std::isfinite(value))
+        throw UserError(fmt::format("{}: the value [{}, {}] is not finite", file.string(), s, c), Exit::data);
+      if (value == 0) continue;
+      out.columns.push_back(static_cast<std::int32_t>(c));
+      out.values.push_back(value);
+    }
+    out.offsets.push_back(static_cast<Index>(out.values.size()));
+  }
+  if (!labels.empty()) read_labels(labels, out);
+  return out;
 }
 
 }  // namespace motley::svm

@@ -2,22 +2,26 @@
 #include "svm/shares.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <random>
 
 #include "base/clock.h"
-#include "mesh/control.h"
+#include "profiler/run_clock.h"
+#include "svm/kernel_sums.h"
 
 namespace motley::svm {
 
 namespace {
 
 constexpr Index kSteps = 12;  // sizes that are measured
-constexpr int kLeastRounds = 5, kMostRounds = 50;
-constexpr double kSeconds = 0.02;      // of one size's rounds, on the slowest rank; the lower quartile counts
-constexpr Index kRowsAStep = 2;        // of an iteration without a cache
-constexpr Index kUnits = 512;          // a share is a multiple of samples / kUnits
-constexpr Index kLeastMeasured = 256;  // samples of one rank: fewer take as long as the messages
+constexpr int kLeastRounds = 3, kMostRounds = 12;
+constexpr double kBudgetSeconds = 1.5;  // for rounds beyond the least, on the slowest rank
+constexpr int kRepeats = 3;             // in a visit of one size; the fastest counts, and over the rounds the lower quartile
+constexpr int kStepsABatch = 6;         // steps to one batch of rows: what rows the cache lacks (bench/svm)
+constexpr Index kUnits = 512;           // a share is a multiple of samples / kUnits
+constexpr Index kLeastMeasured = 256;   // samples of one rank: fewer take as long as the messages
+constexpr Index kCheckVectors = 64, kCheckSamples = 256;
 
 double lower_quartile(std::vector<double> values) {
   const auto at = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 4);
@@ -25,31 +29,39 @@ double lower_quartile(std::vector<double> values) {
   return *at;
 }
 
-// An iteration's work on the first of these samples.
+// The fastest of some runs of the work; where the core was taken away from a run on one thread, its processor time.
+template <class Work>
+double fastest(const Tools& tools, Work&& work) {
+  double out = std::numeric_limits<double>::infinity();
+  for (int i = 0; i <= kRepeats; i++) {
+    const RunClock clock;
+    work();
+    const RunTime time = clock.stop();
+    if (i > 0) out = std::min(out, time.lost_core && tools.threads == 1 ? time.cpu : time.wall);  // the first finds cold caches
+  }
+  return out;
+}
+
+// Seconds of a batch of rows and the steps that follow, on the first of these samples.
 template <class T>
 double seconds_of(Tools& tools, std::span<const Index> samples, RowSource<T>& source) {
   const auto n = static_cast<std::size_t>(padded(static_cast<Index>(samples.size())));
-  std::vector<T> a(n), b(n);
-  std::vector<double> f(n, 1.0), up(n, 0.0), low(n, 0.0), diagonal(n, 1.0), seconds;
-  T* const rows[] = {a.data(), b.data()};
+  const std::size_t batch = std::min(static_cast<std::size_t>(source.batch()), samples.size());
+  std::vector<T> values(n * batch);
+  std::vector<T*> rows;
+  for (std::size_t q = 0; q < batch; q++) rows.push_back(values.data() + q * n);
+  std::vector<double> f(n, 1.0), up(n, 0.0), low(n, 0.0);
   source.use(samples);
-  double all = 0;  // of the slowest rank
-  for (int round = 0; round <= kLeastRounds || (round <= kMostRounds && all < kSeconds); round++) {
-    const std::vector<double> last = tools.meeting.all(seconds.empty() ? 0.0 : seconds.back());
-    all += *std::max_element(last.begin(), last.end());
-    const double start = seconds_now();
-    for (Index r = 0; r < kRowsAStep; r++) {
-      const Index of[] = {samples[static_cast<std::size_t>(round + r) % samples.size()]};
-      source.rows(of, std::span<T* const>(&rows[r], 1));
-    }
+  static_cast<void>(tools.meeting.all(0));  // all ranks measure at the same time
+  return fastest(tools, [&] {
+    source.rows(samples.first(batch), rows);
     const auto size = static_cast<Index>(n);
-    if constexpr (std::is_same_v<T, float>)
-      static_cast<void>(tools.loops.step_f32(f.data(), a.data(), b.data(), 0.1, up.data(), low.data(), size));
-    else
-      static_cast<void>(tools.loops.step_f64(f.data(), a.data(), b.data(), 0.1, up.data(), low.data(), size));
-    if (round > 0) seconds.push_back(seconds_now() - start);  // the first finds cold caches
-  }
-  return lower_quartile(std::move(seconds));
+    for (int step = 0; step < kStepsABatch; step++)
+      if constexpr (std::is_same_v<T, float>)
+        static_cast<void>(tools.loops.step_f32(f.data(), rows[0], rows[batch - 1], 0.1, up.data(), low.data(), size));
+      else
+        static_cast<void>(tools.loops.step_f64(f.data(), rows[0], rows[batch - 1], 0.1, up.data(), low.data(), size));
+  });
 }
 
 }  // namespace
@@ -66,19 +78,29 @@ double Staircase::at(Index samples) const {
 
 template <class T>
 std::vector<Staircase> measured_staircases(Tools& tools, const std::vector<Index>& samples, RowSource<T>& source) {
-  const auto n = static_cast<Index>(samples.size());
-  std::vector<Staircase> out(static_cast<std::size_t>(tools.rt.ranks()));
-  for (Index step = 1; step <= kSteps; step++) {
-    const Index size = std::max<Index>(1, n * step / kSteps);
-    const double mine = seconds_of(tools, std::span(samples).first(static_cast<std::size_t>(size)), source);
-    const std::vector<double> all = tools.meeting.all(mine);
-    for (std::size_t r = 0; r < out.size(); r++) {
-      out[r].sizes.push_back(size);
-      out[r].seconds.push_back(all[r]);
+  const auto ranks = static_cast<std::size_t>(tools.rt.ranks());
+  std::vector<Index> sizes;
+  for (Index step = 1; step <= kSteps; step++)
+    if (const Index size = static_cast<Index>(samples.size()) * step / kSteps; size > (sizes.empty() ? 0 : sizes.back()))
+      sizes.push_back(size);
+  std::vector<std::vector<std::vector<double>>> seconds(ranks, std::vector<std::vector<double>>(sizes.size()));
+  const double start = seconds_now();
+  for (int round = 0; round < kMostRounds; round++) {
+    const std::vector<double> spent = tools.meeting.all(seconds_now() - start);
+    if (round >= kLeastRounds && *std::max_element(spent.begin(), spent.end()) > kBudgetSeconds) break;
+    for (std::size_t k = 0; k < sizes.size(); k++) {
+      const std::vector<double> all =
+          tools.meeting.all(seconds_of(tools, std::span(samples).first(static_cast<std::size_t>(sizes[k])), source));
+      for (std::size_t r = 0; r < ranks; r++) seconds[r][k].push_back(all[r]);
     }
   }
-  for (Staircase& its : out)  // more samples do not take less: then the fewer ones were disturbed
-    for (std::size_t k = its.seconds.size() - 1; k > 0; k--) its.seconds[k - 1] = std::min(its.seconds[k - 1], its.seconds[k]);
+  std::vector<Staircase> out;
+  for (auto& its : seconds) {
+    out.push_back({sizes, {}});
+    for (auto& of_size : its) out.back().seconds.push_back(lower_quartile(std::move(of_size)));
+    std::vector<double>& of = out.back().seconds;  // more samples do not take less: then the fewer ones were disturbed
+    for (std::size_t k = of.size() - 1; k > 0; k--) of[k - 1] = std::min(of[k - 1], of[k]);
+  }
   return out;
 }
 template std::vector<Staircase> measured_staircases(Tools&, const std::vector<Index>&, RowSource<float>&);
@@ -97,6 +119,22 @@ Partition balanced(const std::vector<Staircase>& ranks, Index samples) {
   const auto largest = std::max_element(parts.begin(), parts.end());
   *largest -= units * unit - samples;
   return Partition::of(parts);
+}
+
+std::vector<double> measured_check_speeds(Tools& tools, const std::vector<Index>& samples) {
+  const auto first = [&](Index count) {
+    return std::span(samples).first(std::min(static_cast<std::size_t>(count), samples.size()));
+  };
+  const std::vector<double> coefficients(first(kCheckVectors).size(), 0.5);
+  std::vector<double> sums(first(kCheckSamples).size());
+  static_cast<void>(tools.meeting.all(0));
+  const double mine = fastest(tools, [&] {
+    KernelSums(tools.loops, tools.threads)
+        .add(tools.samples, first(kCheckVectors), coefficients, 1, tools.samples, first(kCheckSamples), sums);
+  });
+  std::vector<double> out = tools.meeting.all(mine);
+  for (double& seconds : out) seconds = 1 / std::max(seconds, 1e-9);
+  return out;
 }
 
 Shares dealt(Index size, const Partition& proportions) {

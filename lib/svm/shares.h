@@ -19,6 +19,9 @@ struct Staircase {
 template <class T>
 std::vector<Staircase> measured_staircases(Tools& tools, const std::vector<Index>& samples, RowSource<T>& source);
 
+// How many samples each rank checks in the same time: numbers whose ratios count. Collective.
+std::vector<double> measured_check_speeds(Tools& tools, const std::vector<Index>& samples);
+
 // The parts with the least seconds of the slowest rank.
 Partition balanced(const std::vector<Staircase>& ranks, Index samples);
 

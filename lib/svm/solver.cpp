@@ -2,14 +2,17 @@
 #include "svm/solver.h"
 
 #include <motley/error.h>
+#include <motley/partition.h>
 
 #include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 
 #include "base/clock.h"
+#include "profiler/run_clock.h"
 
 namespace motley::svm {
 
@@ -24,6 +27,12 @@ constexpr double kTellSeconds = 0.25;
 
 std::size_t at(Index i) {
   return static_cast<std::size_t>(i);
+}
+
+void count(RankReport& report, double& seconds, const RunClock& clock) {
+  const RunTime time = clock.stop();
+  seconds += time.wall;
+  report.processor_seconds += time.cpu;
 }
 
 // Iterations from one elimination to the next.
@@ -44,7 +53,7 @@ template <class T>
 struct Solver<T>::First {
   double up = kInfinity, low = -kInfinity;
   Index id = -1, active = 0;
-  bool stop = false;
+  bool stop = false, missed = false;
   Proposals proposals{};
 };
 
@@ -84,7 +93,6 @@ Solver<T>::Solver(Tools& tools, const Pair& pair, const Shares& shares, RowSourc
   out_.f.reserve(at(size_));
   for (const double sign : pair.signs) out_.f.push_back(-sign);
   out_.machine.least_active = size_;
-  proposals_.fill(-1);
 }
 
 // These samples of this rank take part from now on; f: by id.
@@ -142,15 +150,15 @@ typename Solver<T>::Chosen Solver<T>::choose_first(const cpu::Extremes& mine) {
   if (mine.low.at >= 0) own.low = mine.low.value;
   own.active = static_cast<Index>(active_.size()) - gone_count_;
   own.stop = tools_.rt.stop_requested();
-  if (missed_) propose();
+  if (missed_ || proposes_) propose();
+  own.missed = missed_;
   own.proposals = proposals_;
+  missed_ = proposes_ = false;
   Chosen out;
   const std::vector<First> all = tools_.meeting.all(own);
-  next_.clear();
-  for (std::size_t p = 0; p < kProposals; p++)
-    for (const First& its : all)
-      if (its.proposals[p] >= 0) next_.push_back(its.proposals[p]);
+  merge(all);
   for (const First& its : all) {
+    proposes_ = proposes_ || its.missed;
     if (its.id >= 0 && (its.up < out.bounds.up || (its.up == out.bounds.up && its.id < out.id)))
       out.bounds.up = its.up, out.id = its.id;
     out.bounds.low = std::max(out.bounds.low, its.low);
@@ -161,32 +169,39 @@ typename Solver<T>::Chosen Solver<T>::choose_first(const cpu::Extremes& mine) {
 }
 
 // The samples of this rank that are likely to be chosen soon and whose rows the cache lacks: those with the least F that may move
-// up and with the greatest F that may move down, in turn.
+// up and with the greatest F that may move down.
 template <class T>
 void Solver<T>::propose() {
-  missed_ = false;
-  proposals_.fill(-1);
+  proposals_ = {};
   if (source_.batch() == 1) return;
-  constexpr std::size_t kEach = kProposals / 2;
-  std::array<std::pair<double, Index>, kEach> up, down;
-  up.fill({kInfinity, -1});
-  down.fill({kInfinity, -1});
+  for (auto& list : proposals_) list.fill({std::numeric_limits<float>::infinity(), -1});
   const auto offer = [](auto& list, double value, Index id) {
-    if (!(value < list.back().first)) return;
-    std::size_t k = kEach - 1;
-    for (; k > 0 && value < list[k - 1].first; k--) list[k] = list[k - 1];
-    list[k] = {value, id};
+    std::size_t k = kProposals - 1;
+    for (; k > 0 && value < list[k - 1].value; k--) list[k] = list[k - 1];
+    list[k] = {static_cast<float>(value), static_cast<std::int32_t>(id)};
   };
   for (std::size_t k = 0; k < active_.size(); k++) {
-    const bool is_up = f_[k] + up_[k] < up.back().first, is_down = -(f_[k] + low_[k]) < down.back().first;
+    const double up = f_[k] + up_[k], down = -(f_[k] + low_[k]);
+    const bool is_up = up < proposals_[0].back().value, is_down = down < proposals_[1].back().value;
     if ((!is_up && !is_down) || cache_.has(active_[k])) continue;
-    if (is_up) offer(up, f_[k] + up_[k], active_[k]);
-    if (is_down) offer(down, -(f_[k] + low_[k]), active_[k]);
+    if (is_up) offer(proposals_[0], up, active_[k]);
+    if (is_down) offer(proposals_[1], down, active_[k]);
   }
-  for (std::size_t k = 0; k < kEach; k++) {
-    proposals_[2 * k] = static_cast<std::int32_t>(up[k].second);
-    proposals_[2 * k + 1] = static_cast<std::int32_t>(down[k].second);
-  }
+}
+
+// The most likely of all ranks' proposals, to move up and down in turn.
+template <class T>
+void Solver<T>::merge(const std::vector<First>& all) {
+  std::array<std::vector<Proposal>, 2> lists;
+  for (const First& its : all)
+    for (std::size_t way = 0; way < 2; way++)
+      for (const Proposal& one : its.proposals[way])
+        if (one.id >= 0) lists[way].push_back(one);
+  for (auto& list : lists) std::sort(list.begin(), list.end());
+  next_.clear();
+  for (std::size_t k = 0; k < kProposals; k++)
+    for (const auto& list : lists)
+      if (k < list.size()) next_.push_back(list[k].id);
 }
 
 // This rank's part of the kernel row of a sample; the row before it stays valid. Rows that may be needed soon are computed with it.
@@ -196,7 +211,7 @@ const T* Solver<T>::row(Index id) {
     report_.row_hits++;
     return found;
   }
-  const double start = seconds_now();
+  const RunClock clock;
   missed_ = true;
   std::vector<Index> of;
   std::vector<T*> out;
@@ -211,7 +226,7 @@ const T* Solver<T>::row(Index id) {
   source_.rows(of, out);
   report_.rows += static_cast<Index>(of.size());
   kernel_values_ += static_cast<Index>(of.size() * active_.size());
-  report_.row_seconds += seconds_now() - start;
+  count(report_, report_.row_seconds, clock);
   return out.back();
 }
 
@@ -319,15 +334,18 @@ void Solver<T>::compact() {
 // Computes F of all samples from scratch. Collective.
 template <class T>
 void Solver<T>::check_all() {
-  const double start = seconds_now();
-  const std::vector<Index>& own = shares_[at(tools_.rt.rank())];
-  const std::vector<double> mine = gradients(tools_, pair_, out_.alpha, own);
-  report_.check_seconds += seconds_now() - start;
+  const RunClock clock;
+  const Partition parts = Partition::proportional(size_, tools_.check_speeds);
+  const Range own = parts.range(tools_.rt.rank());
+  std::vector<Index> ids(at(own.size()));
+  std::iota(ids.begin(), ids.end(), own.begin);
+  const std::vector<double> mine = gradients(tools_, pair_, out_.alpha, ids);
+  count(report_, report_.check_seconds, clock);
   const auto all = tools_.rt.transport().gather_all(std::as_bytes(std::span(mine)));
-  for (std::size_t r = 0; r < all.size(); r++) {
-    check(all[r].size() == shares_[r].size() * sizeof(double), "every rank has as many gradients as samples");
-    for (std::size_t k = 0; k < shares_[r].size(); k++)
-      std::memcpy(&out_.f[at(shares_[r][k])], all[r].data() + k * sizeof(double), sizeof(double));
+  for (int r = 0; r < parts.parts(); r++) {
+    const std::vector<std::byte>& its = all[at(r)];
+    check(its.size() == at(parts.range(r).size()) * sizeof(double), "every rank has as many gradients as samples");
+    if (!its.empty()) std::memcpy(&out_.f[at(parts.range(r).begin)], its.data(), its.size());
   }
   out_.machine.reconstructions++;
 }

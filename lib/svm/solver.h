@@ -30,6 +30,7 @@ struct Tools {
   const cpu::SmoLoops& loops;
   int threads = 1;  // of the host's loops
   Index cache_bytes = 0;
+  std::vector<double> check_speeds{};  // by rank: shares of the samples whose gradients it computes from scratch
 };
 
 // Which samples of a pair each rank has, ids ascending.
@@ -72,6 +73,7 @@ class Solver {
   double moved(Index i, Index j, double wanted);
   const T* row(Index id);
   void propose();
+  void merge(const std::vector<First>& all);
   bool due() const;
   void eliminate(const Chosen& at);
   void compact();
@@ -90,11 +92,16 @@ class Solver {
   RowCache<T> cache_;
   Solved out_{};
   Index size_, interval_, next_check_, wrong_checks_ = 0, stalled_ = 0;
-  static constexpr std::size_t kProposals = 8;
-  using Proposals = std::array<std::int32_t, kProposals>;  // ids; -1: none
-  Proposals proposals_{};                                  // of this rank
-  std::vector<Index> next_{};                              // of all ranks, the most likely first
-  bool missed_ = false;                                    // whether the cache lacked a row since proposals_ was made
+  struct Proposal {
+    float value = 0;       // the less, the more likely
+    std::int32_t id = -1;  // -1: none
+    auto operator<=>(const Proposal&) const = default;
+  };
+  static constexpr std::size_t kProposals = 4;                        // to move up, and as many to move down
+  using Proposals = std::array<std::array<Proposal, kProposals>, 2>;  // the most likely first
+  Proposals proposals_{};                                             // of this rank
+  std::vector<Index> next_{};                                         // of all ranks, the most likely first
+  bool missed_ = false, proposes_ = false;  // whether the cache lacked a row since the last meeting; whether some rank's did
   double start_, told_, first_gap_ = 0, least_gap_ = 0;
   // By position: the samples of this rank that take part, then padding.
   std::vector<Index> active_{};                          // ids, ascending

@@ -114,10 +114,13 @@ Result train_as(Tools& tools, const Mesh& mesh, Backend& backend, const std::vec
   std::vector<Index> every(static_cast<std::size_t>(data.samples()));
   std::iota(every.begin(), every.end(), Index{0});
   Partition proportions = Partition::even(data.samples(), rt.ranks());
-  if (rt.ranks() > 1 && data.samples() > 0) {
+  if (rt.ranks() > 1) {
     rt.phase("measuring");
-    proportions = balanced(measured_staircases(tools, every, *source), data.samples());
+    proportions = tools.options.shares.empty() ? balanced(measured_staircases(tools, every, *source), data.samples())
+                                               : Partition::proportional(data.samples(), tools.options.shares);
+    tools.check_speeds = measured_check_speeds(tools, every);
   }
+  if (tools.check_speeds.empty()) tools.check_speeds.assign(static_cast<std::size_t>(rt.ranks()), 1.0);
   rt.phase("training");
   Result out;
   RankReport report;
@@ -141,10 +144,10 @@ Result train_as(Tools& tools, const Mesh& mesh, Backend& backend, const std::vec
   report.waiting_seconds = tools.meeting.waiting_seconds();
   struct Figures {
     Index samples, rows, row_hits;
-    double row_seconds, step_seconds, check_seconds, waiting_seconds;
+    double row_seconds, step_seconds, check_seconds, waiting_seconds, processor_seconds;
   };
-  const Figures mine{report.samples,      report.rows,          report.row_hits,       report.row_seconds,
-                     report.step_seconds, report.check_seconds, report.waiting_seconds};
+  const Figures mine{report.samples,      report.rows,          report.row_hits,        report.row_seconds,
+                     report.step_seconds, report.check_seconds, report.waiting_seconds, report.processor_seconds};
   for (const Figures& its : tools.meeting.all(mine))
     out.ranks.push_back({.device = mesh.device(static_cast<int>(out.ranks.size())).name,
                          .samples = its.samples,
@@ -152,6 +155,7 @@ Result train_as(Tools& tools, const Mesh& mesh, Backend& backend, const std::vec
                          .step_seconds = its.step_seconds,
                          .check_seconds = its.check_seconds,
                          .waiting_seconds = its.waiting_seconds,
+                         .processor_seconds = its.processor_seconds,
                          .rows = its.rows,
                          .row_hits = its.row_hits});
   out.model = maker.made();
@@ -164,6 +168,8 @@ Result train(Runtime& rt, const Mesh& mesh, const Data& data, const Options& giv
   Options options = given;
   if (options.kernel.gamma == 0 && data.features > 0) options.kernel.gamma = 1 / static_cast<double>(data.features);
   check_options(options);
+  if (!options.shares.empty() && static_cast<int>(options.shares.size()) != rt.ranks())
+    throw UserError(fmt::format("svm: {} shares for {} ranks", options.shares.size(), rt.ranks()));
   const std::vector<double> classes = classes_of(data);
   Backend& backend = rt.backend(mesh);
   const Device& device = driven(mesh.device(rt.rank()));

@@ -154,6 +154,10 @@ def refusals(folder):
                               (["--set", "a=1"], 64, "svm train reads none"), (["-o", "none/x.model"], 74, "none")]:
         err = run(folder, "svm", "train", "good.txt", *([] if "-o" in words else ["-o", "x.model"]), *words, *mesh, code=code).stderr
         assert said in err, (words, err)
+    (folder / "x.npy").write_bytes(b"")
+    assert "--labels" in run(folder, "svm", "train", "x.npy", "-o", "x.model", code=64).stderr
+    assert "--labels" in run(folder, "svm", "train", "good.txt", "--labels", "x.npy", "-o", "x.model", code=64).stderr
+    run(folder, "svm", "train", "x.npy", "--labels", "x.npy", "-o", "x.model", *mesh, code=65)
     run(folder, "svm", "train", "none.txt", "-o", "x.model", code=66)
     run(folder, "svm", "train", "good.txt", "-o", "good.txt", code=64)
     run(folder, "svm", code=64)

@@ -9,9 +9,12 @@
 #include <map>
 #include <random>
 
+#include "base/npy.h"
 #include "kernels/loops/this_cpu.h"
 #include "svm/kernel_function.h"
 #include "svm/shares.h"
+#include "tests/support/directory.h"
+#include "tests/support/fake_device.h"
 #include "tests/support/named_mesh.h"
 #include "tests/support/plain_smo.h"
 
@@ -245,6 +248,52 @@ TEST_CASE("damaged files are refused with line and column") {
   CHECK(damaged("total_sv 2", "total_sv 3") == "m:9:1: error: the counts of nr_sv do not add up to total_sv");
   CHECK(damaged("\nSV\n", "\n").ends_with("not a libsvm model file: there is no line \"SV\""));
   CHECK(damaged("-1 1:2\n", "") == "m:10:1: error: expected 2 support vectors, found 1");
+}
+
+TEST_CASE("samples in .npy arrays") {
+  const testing::Directory directory;
+  const auto x = directory.path / "x.npy", y = directory.path / "y.npy";
+  write_npy(x, {2, 3}, std::vector<float>{1, 0, 2, 0, 0, -1});
+  write_npy(y, {2}, std::vector<std::int32_t>{7, -1});
+  const svm::Data data = svm::Data::load_npy(x, y);
+  CHECK(data.features == 3);
+  CHECK(data.labels == std::vector<double>{7, -1});
+  CHECK(data.offsets == std::vector<Index>{0, 2, 3});
+  CHECK(data.columns == std::vector<std::int32_t>{0, 2, 2});
+  CHECK(data.values == std::vector<double>{1, 2, -1});
+  CHECK(svm::Data::load_npy(x).labels == std::vector<double>{0, 0});
+  write_npy(y, {3}, std::vector<std::int32_t>{1, 2, 3});
+  CHECK_THROWS_WITH(svm::Data::load_npy(x, y), Catch::Contains("labels of shape [3]; expected [2]"));
+  write_npy(y, {2}, std::vector<float>{1, 0.5});
+  CHECK_THROWS_WITH(svm::Data::load_npy(x, y), Catch::Contains("the label of sample 1 is 0.5; expected an integer"));
+  CHECK_THROWS_WITH(svm::Data::load_npy(y), Catch::Contains("an array of shape [2]; expected [samples, features]"));
+  write_npy(x, {1, 2}, std::vector<float>{1, NAN});
+  CHECK_THROWS_WITH(svm::Data::load_npy(x), Catch::Contains("the value [0, 1] is not finite"));
+}
+
+TEST_CASE("rows of a device with its own memory, of several samples at once") {
+  const svm::Data data = random_samples(150, 11, 0.8);
+  for (const svm::KernelFunction& kernel :
+       {svm::KernelFunction{svm::KernelKind::rbf, 0.3}, {svm::KernelKind::linear}, {svm::KernelKind::polynomial, 0.5, 1, 3}}) {
+    const svm::Samples samples(data, kernel);
+    const auto device = testing::fake_device(reference_backend(), 5);
+    const auto source = svm::dense_rows(samples, *device);
+    for (const Index n : {100, 30, 150}) {
+      std::vector<Index> used;
+      for (Index k = 0; k < n; k++) used.push_back(data.samples() - n + k);
+      source->use(used);
+      const std::vector<Index> of{3, 149, 77};
+      std::vector<std::vector<float>> rows(3, std::vector<float>(static_cast<std::size_t>(svm::padded(n))));
+      std::vector<float*> out;
+      for (auto& row : rows) out.push_back(row.data());
+      source->rows(of, out);
+      const PlainSvm plain(data, 1, kernel, 1);
+      for (std::size_t q = 0; q < 3; q++)
+        for (std::size_t k = 0; k < used.size(); k++)
+          CHECK(rows[q][k] ==
+                Approx(plain.value(static_cast<std::size_t>(of[q]), static_cast<std::size_t>(used[k]))).epsilon(1e-5).margin(1e-6));
+    }
+  }
 }
 
 TEST_CASE("options out of range are refused") {
