@@ -6,7 +6,7 @@
 // and those of each alone, in turn. Shares: the chosen one and four on each side of it, 1/32 of the samples apart, as seconds of
 // training. Where other processes use the cores too, the processor time of the busiest rank's work (busy) says what the clock does
 // not. Goals: at most 1.0 times svm-train (better 0.5); speed of both over the sum of each alone 0.85; chosen over best share 1.05.
-//   svm [--quick] [--json FILE] [--samples N] [--rounds N] [--only libsvm|elimination|avx2|sse41]
+//   svm [--quick] [--json FILE] [--samples N] [--rounds N] [--only libsvm|meetings|elimination|avx2|sse41]
 #include <fmt/format.h>
 #include <motley/data_files.h>
 #include <motley/error.h>
@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <filesystem>
 
@@ -24,6 +25,7 @@
 #include "base/json.h"
 #include "bench/support/launched.h"
 #include "bench/support/reported.h"
+#include "svm/meeting.h"
 
 using namespace motley;
 
@@ -33,7 +35,7 @@ struct Arguments {
   std::string json{};
   Index samples = 12000;
   int rounds = 3;      // of which the medians count
-  std::string only{};  // one part: libsvm, elimination, or the ISA of a slower rank; empty: all
+  std::string only{};  // one part: libsvm, meetings, elimination, or the ISA of a slower rank; empty: all
 };
 
 constexpr double kGamma = 0.02;
@@ -115,6 +117,28 @@ int on_rank(int argc, char** argv, const std::vector<std::string>& words) {
   });
 }
 
+// OUT, microseconds of a meeting of two ranks: least and median over batches.
+int on_meeting_rank(int argc, char** argv, const std::string& out) {
+  return run(argc, argv, [&](Runtime& rt) {
+    constexpr int kBatches = 400, kMeetings = 100;
+    struct Frame {
+      std::array<std::byte, 104> bytes{};  // what a rank has to say when the first sample is chosen
+    };
+    svm::Meeting meeting(rt.transport());
+    std::vector<double> seconds;
+    for (int batch = 0; batch < kBatches; batch++) {
+      const double start = seconds_now();
+      for (int k = 0; k < kMeetings; k++) static_cast<void>(meeting.all(Frame{}));
+      seconds.push_back((seconds_now() - start) / kMeetings);
+    }
+    if (rt.rank() != 0) return;
+    Json row{Json::Object{}};
+    row.set("least_microseconds", 1e6 * *std::min_element(seconds.begin(), seconds.end()))
+        .set("microseconds", 1e6 * median(seconds));
+    write_file(out, to_text(row) + "\n");
+  });
+}
+
 class Bench {
  public:
   explicit Bench(const Arguments& arguments)
@@ -145,6 +169,18 @@ class Bench {
     row.set("seconds", median(ours)).set("libsvm_seconds", median(theirs)).set("ratio", median(ours) / median(theirs));
     row.set("processor_seconds", median(our_processor)).set("libsvm_processor_seconds", median(their_processor));
     done(row);
+  }
+
+  void meetings() {
+    Json row;
+    if (const int code =
+            bench::launched({device_of("a", ""), device_of("b", "")}, {"--meeting", file("row.json")}, file("row.json"), row);
+        code != 0)
+      throw Error(Exit::internal, "the ranks ended with code " + std::to_string(code));
+    done(Json(Json::Object{})
+             .set("row", "a meeting of two ranks")
+             .set("microseconds", number(row, "microseconds"))
+             .set("least_microseconds", number(row, "least_microseconds")));
   }
 
   void elimination() {
@@ -266,8 +302,9 @@ Arguments read_arguments(const std::vector<std::string>& words) {
     else if (words[w] == "--rounds")
       out.rounds = std::stoi(value());
     else
-      throw UserError("usage: svm [--quick] [--json FILE] [--samples N] [--rounds N] [--only libsvm|elimination|avx2|sse41]",
-                      Exit::usage);
+      throw UserError(
+          "usage: svm [--quick] [--json FILE] [--samples N] [--rounds N] [--only libsvm|meetings|elimination|avx2|sse41]",
+          Exit::usage);
   }
   return out;
 }
@@ -277,11 +314,13 @@ Arguments read_arguments(const std::vector<std::string>& words) {
 int main(int argc, char** argv) {
   std::vector<std::string> words(argv + 1, argv + argc);
   if (words.size() > 4 && words[0] == "--rank") return on_rank(argc, argv, {words.begin() + 1, words.end()});
+  if (words.size() == 2 && words[0] == "--meeting") return on_meeting_rank(argc, argv, words[1]);
   return bench::reported("svm", [&] {
     const Arguments arguments = read_arguments(words);
     Bench bench(arguments);
     const auto wanted = [&](const char* part) { return arguments.only.empty() || arguments.only == part; };
     if (wanted("libsvm")) bench.beside_libsvm();
+    if (wanted("meetings")) bench.meetings();
     if (wanted("elimination")) bench.elimination();
     for (const char* isa : {"avx2", "sse41"})
       if (wanted(isa)) bench.two_ranks(isa);

@@ -81,6 +81,7 @@ def compare(folder, data, kernel, libsvm_kernel, c):
     theirs = run(folder, "-s", 0, *libsvm_kernel, "-c", c, "-e", epsilon, "-m", 200, data, "their.model", program="svm-train").stdout
     objectives = [float(v) for v in re.findall(rf"obj = ({numbers})", theirs)]
     rhos = [float(v) for v in re.search(r"^rho (.*)$", (folder / "their.model").read_text(), re.M)[1].split()]
+    off = rho_off = 0
     for ranks, dtypes in [(1, ["f32"]), (2, ["f32", "f64"]), (3, ["f32"])]:
         for dtype in dtypes:
             ours = trained(folder, data, *kernel, "-c", c, "--epsilon", epsilon, "--mesh", write_mesh(folder, ranks), "--dtype", dtype)
@@ -88,9 +89,11 @@ def compare(folder, data, kernel, libsvm_kernel, c):
             assert len(ours["machines"]) == len(objectives), where
             for machine, objective, rho in zip(ours["machines"], objectives, rhos):
                 assert machine["converged"] and machine["gap"] <= epsilon and abs(machine["balance"]) <= 1e-12 * c * machine["samples"], (where, machine)
-                # libsvm prints six digits after the point, from f32 kernel values.
-                assert abs(machine["objective"] - objective) <= 1e-6 * abs(objective) + 1e-6, (where, machine, objective)
-                assert abs(machine["rho"] - rho) <= 2e-5 or machine["support_vectors"] == machine["bounded"], (where, machine, rho)
+                assert abs(machine["objective"] - objective) <= 1e-6 * abs(objective) + 1e-6, (where, machine, objective)  # six digits are printed
+                if machine["support_vectors"] > machine["bounded"]:
+                    assert abs(machine["rho"] - rho) <= 2 * epsilon, (where, machine, rho)
+                    rho_off = max(rho_off, abs(machine["rho"] - rho))
+                off = max(off, abs(machine["objective"] - objective) / abs(objective))
             if len(objectives) > 1:
                 continue
             a, b = ({vector for vector, v in coefficients(folder / file).items() if v > 1e-6 * c} for file in ["a.model", "their.model"])
@@ -101,7 +104,7 @@ def compare(folder, data, kernel, libsvm_kernel, c):
     run(folder, "svm", "predict", data, "their.model", "-o", "again.out", "--mesh", "mesh1.json")
     differ = sum(a != b for a, b in zip((folder / "again.out").read_text().split(), (folder / "our.out").read_text().split()))
     assert differ <= 1, (data, differ)
-    print(f"{data}, {' '.join(map(str, kernel))}: as libsvm on 1, 2, 3 ranks")
+    print(f"{data}, {' '.join(map(str, kernel))}: as libsvm on 1, 2, 3 ranks (objective {off:.1g} of it away, rho {rho_off:.1g})")
 
 
 def libsvm(folder):

@@ -5,6 +5,7 @@
 #include <motley/error.h>
 #include <motley/svm.h>
 
+#include <array>
 #include <catch2/catch.hpp>
 #include <map>
 #include <random>
@@ -52,6 +53,31 @@ svm::Result trained(const svm::Data& data, const svm::Options& options, int rank
   for (const svm::Result& its : out) CHECK(its.model.text() == out.front().model.text());
   return out.front();
 }
+
+// Ranks of as many hosts: nothing is shared, all of it is sent.
+class Apart final : public Transport {
+ public:
+  explicit Apart(std::unique_ptr<Transport> inner) : inner_(std::move(inner)) {
+    for (int r = 0; r < inner_->size(); r++) hosts_.push_back(r);
+  }
+  int rank() const override { return inner_->rank(); }
+  int size() const override { return inner_->size(); }
+  Ticket send(int to, int tag, std::span<const std::byte> bytes) override { return inner_->send(to, tag, bytes); }
+  Ticket receive(int from, int tag, std::span<std::byte> bytes) override { return inner_->receive(from, tag, bytes); }
+  bool test(Ticket ticket) override { return inner_->test(ticket); }
+  int peer(Ticket ticket) const override { return inner_->peer(ticket); }
+  bool idle() const override { return inner_->idle(); }
+  std::vector<std::vector<std::byte>> gather_all(std::span<const std::byte> mine) override { return inner_->gather_all(mine); }
+  HeldBytes allocate(std::size_t bytes) override { return inner_->allocate(bytes); }
+  std::vector<HeldBytes> share(const HeldBytes&) override { throw InternalError("no rank is on this one's host"); }
+  Ticket await(const std::atomic<std::uint64_t>&, std::uint64_t, int, std::int64_t) override {
+    throw InternalError("no rank is on this one's host");
+  }
+  void abort(const Error& error) noexcept override { inner_->abort(error); }
+
+ private:
+  std::unique_ptr<Transport> inner_;
+};
 
 // The coefficients by sample, of a model of two classes, found again by the samples' values.
 std::vector<double> alphas(const svm::Data& data, const svm::Model& model) {
@@ -113,6 +139,19 @@ TEST_CASE("f64: the same bits on one, two and three ranks, with elimination") {
   }
 }
 
+TEST_CASE("ranks of two hosts do the same iterations as those of one") {
+  const svm::Data data = random_samples(120, 6, 1.0);
+  const svm::Options options{.kernel = {.gamma = 0.2}, .dtype = DType::f64};
+  const Mesh mesh = named_mesh({{"all", 2}});
+  std::vector<std::unique_ptr<Transport>> transports;
+  for (auto& inner : in_memory(2)) transports.push_back(std::make_unique<Apart>(std::move(inner)));
+  const std::string one = trained(data, options, 1).model.text();
+  std::array<std::string, 2> apart;
+  run_ranks(std::move(transports),
+            [&](Runtime& rt) { apart[static_cast<std::size_t>(rt.rank())] = svm::train(rt, mesh, data, options).model.text(); });
+  CHECK(apart == std::array{one, one});
+}
+
 TEST_CASE("every elimination reaches the same optimum, and its certificate holds when computed again") {
   constexpr Index kSamples = 200;
   constexpr double kBound = 3;
@@ -166,8 +205,10 @@ TEST_CASE("several classes, one against one: predictions of the model that was w
   const svm::Model read = svm::Model::parse("model", result.model.text());
   CHECK(read.text() == result.model.text());
   const Mesh mesh = named_mesh({{"all", 2}});
-  run_ranks_in_memory(2, [&](Runtime& rt) {
-    const std::vector<double> labels = svm::predict(rt, mesh, read, other);
+  std::array<std::vector<double>, 2> predicted;
+  run_ranks_in_memory(2,
+                      [&](Runtime& rt) { predicted[static_cast<std::size_t>(rt.rank())] = svm::predict(rt, mesh, read, other); });
+  for (const std::vector<double>& labels : predicted) {
     REQUIRE(labels.size() == 50);
     // By definition.
     for (std::size_t s = 0; s < labels.size(); s++) {
@@ -193,7 +234,7 @@ TEST_CASE("several classes, one against one: predictions of the model that was w
         }
       CHECK(labels[s] == read.labels[static_cast<std::size_t>(std::max_element(votes.begin(), votes.end()) - votes.begin())]);
     }
-  });
+  }
 }
 
 TEST_CASE("more ranks than samples of a class") {
