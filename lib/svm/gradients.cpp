@@ -32,7 +32,6 @@ bool moves_down(double alpha, double sign, double c) {
 }
 
 Bounds bounds_of(const Pair& pair, const std::vector<double>& alpha, const std::vector<double>& f, double c) {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
   Bounds out{kInfinity, -kInfinity};
   for (std::size_t i = 0; i < f.size(); i++) {
     if (moves_up(alpha[i], pair.signs[i], c)) out.up = std::min(out.up, f[i]);

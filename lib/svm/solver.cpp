@@ -2,37 +2,23 @@
 #include "svm/solver.h"
 
 #include <motley/error.h>
-#include <motley/partition.h>
 
-#include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
-#include <numeric>
 
 #include "base/clock.h"
-#include "profiler/run_clock.h"
 
 namespace motley::svm {
 
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr Index kLeastRows = 32;   // of a cache: the rows of an iteration, and those computed with them, stay in it
-constexpr Index kMostWrong = 10;   // checks that found wrongly eliminated samples; after them none are eliminated
-constexpr Index kMostStalled = 5;  // checks of all samples in turn that found no smaller gap
+constexpr Index kLeastRows = 32;  // of a cache: the rows of an iteration, and those computed with them, stay in it
 constexpr double kMargin = 0.9;  // of epsilon: what rounding of the rows adds to the gap seldom needs a second check of all samples
 constexpr double kTellSeconds = 0.25;
 
 std::size_t at(Index i) {
   return static_cast<std::size_t>(i);
-}
-
-void count(RankReport& report, double& seconds, const RunClock& clock) {
-  const RunTime time = clock.stop();
-  seconds += time.wall;
-  report.processor_seconds += time.cpu;
 }
 
 // Iterations from one elimination to the next.
@@ -47,30 +33,6 @@ Index interval_of(Shrink shrink, Index samples) {
 }
 
 }  // namespace
-
-// One rank's sample that may move up with the least F, and the greatest F of those that may move down.
-template <class T>
-struct Solver<T>::First {
-  double up = kInfinity, low = -kInfinity;
-  Index id = -1, active = 0;
-  bool stop = false, missed = false;
-  Proposals proposals{};
-};
-
-// One rank's best sample to move down with the first one.
-template <class T>
-struct Solver<T>::Partner {
-  double gain = -kInfinity, f = 0, with_first = 0, diagonal = 0;
-  Index id = -1;
-};
-
-// Of all ranks.
-template <class T>
-struct Solver<T>::Chosen {
-  Index id = -1, active = 0;
-  Bounds bounds{kInfinity, -kInfinity};
-  bool stop = false;
-};
 
 template <class T>
 Solver<T>::Solver(Tools& tools, const Pair& pair, const Shares& shares, RowSource<T>& source, RankReport& report,
@@ -168,68 +130,6 @@ typename Solver<T>::Chosen Solver<T>::choose_first(const cpu::Extremes& mine) {
   return out;
 }
 
-// The samples of this rank that are likely to be chosen soon and whose rows the cache lacks: those with the least F that may move
-// up and with the greatest F that may move down.
-template <class T>
-void Solver<T>::propose() {
-  proposals_ = {};
-  if (source_.batch() == 1) return;
-  for (auto& list : proposals_) list.fill({std::numeric_limits<float>::infinity(), -1});
-  const auto offer = [](auto& list, double value, Index id) {
-    std::size_t k = kProposals - 1;
-    for (; k > 0 && value < list[k - 1].value; k--) list[k] = list[k - 1];
-    list[k] = {static_cast<float>(value), static_cast<std::int32_t>(id)};
-  };
-  for (std::size_t k = 0; k < active_.size(); k++) {
-    const double up = f_[k] + up_[k], down = -(f_[k] + low_[k]);
-    const bool is_up = up < proposals_[0].back().value, is_down = down < proposals_[1].back().value;
-    if ((!is_up && !is_down) || cache_.has(active_[k])) continue;
-    if (is_up) offer(proposals_[0], up, active_[k]);
-    if (is_down) offer(proposals_[1], down, active_[k]);
-  }
-}
-
-// The most likely of all ranks' proposals, to move up and down in turn.
-template <class T>
-void Solver<T>::merge(const std::vector<First>& all) {
-  std::array<std::vector<Proposal>, 2> lists;
-  for (const First& its : all)
-    for (std::size_t way = 0; way < 2; way++)
-      for (const Proposal& one : its.proposals[way])
-        if (one.id >= 0) lists[way].push_back(one);
-  for (auto& list : lists) std::sort(list.begin(), list.end());
-  next_.clear();
-  for (std::size_t k = 0; k < kProposals; k++)
-    for (const auto& list : lists)
-      if (k < list.size()) next_.push_back(list[k].id);
-}
-
-// This rank's part of the kernel row of a sample; the row before it stays valid. Rows that may be needed soon are computed with it.
-template <class T>
-const T* Solver<T>::row(Index id) {
-  if (const T* const found = cache_.find(id)) {
-    report_.row_hits++;
-    return found;
-  }
-  const RunClock clock;
-  missed_ = true;
-  std::vector<Index> of;
-  std::vector<T*> out;
-  const auto add = [&](Index its) {
-    of.push_back(pair_.samples[at(its)]);
-    out.push_back(cache_.insert(its));
-  };
-  for (const Index its : next_)
-    if (static_cast<Index>(of.size()) + 1 < source_.batch() && its != id && !cache_.has(its)) add(its);
-  add(id);
-  if (active_.empty()) return out.back();
-  source_.rows(of, out);
-  report_.rows += static_cast<Index>(of.size());
-  kernel_values_ += static_cast<Index>(of.size() * active_.size());
-  count(report_, report_.row_seconds, clock);
-  return out.back();
-}
-
 // Moves sample i up and j down by as much as wanted, or as both have room for; returns how much.
 template <class T>
 double Solver<T>::moved(Index i, Index j, double wanted) {
@@ -274,128 +174,6 @@ void Solver<T>::iterate(const Chosen& first, cpu::Extremes& extremes) {
     extremes = tools_.loops.step_f64(f_.data(), i_row, j_row, by, up_.data(), low_.data(), n);
   report_.step_seconds += seconds_now() - start;
   out_.machine.iterations++;
-}
-
-template <class T>
-bool Solver<T>::due() const {
-  return out_.machine.iterations >= next_check_ && wrong_checks_ < kMostWrong;
-}
-
-// Whether a sample at a bound can only move away from optimality.
-static bool cannot_move(double f, bool up, bool low, const Bounds& bounds) {
-  return (!low && f > bounds.low) || (!up && f < bounds.up);
-}
-
-template <class T>
-void Solver<T>::eliminate(const Chosen& now) {
-  next_check_ = out_.machine.iterations + interval_;
-  for (std::size_t k = 0; k < active_.size(); k++) {
-    if (gone_[k]) continue;
-    const bool out = cannot_move(f_[k], up_[k] == 0, low_[k] == 0, now.bounds);
-    if (out && (seen_[k] || tools_.options.shrink != Shrink::adaptive)) {
-      gone_[k] = true;
-      gone_count_++;
-      set_room(static_cast<Index>(k));
-    }
-    seen_[k] = out;
-  }
-  if (gone_count_ > std::max<Index>(kRowGranule, static_cast<Index>(active_.size()) / 8)) compact();
-}
-
-// Removes eliminated samples from all arrays and from cached rows.
-template <class T>
-void Solver<T>::compact() {
-  std::vector<Index> kept, ids, rows;
-  for (std::size_t k = 0; k < active_.size(); k++) {
-    position_of_[at(active_[k])] = gone_[k] ? -1 : static_cast<Index>(kept.size());
-    if (gone_[k]) continue;
-    kept.push_back(static_cast<Index>(k));
-    ids.push_back(active_[k]);
-    rows.push_back(pair_.samples[at(active_[k])]);
-  }
-  const Index n = padded(static_cast<Index>(kept.size()));
-  const auto keep = [&](auto& values, auto padding) {
-    for (std::size_t k = 0; k < kept.size(); k++) values[k] = values[at(kept[k])];
-    values.resize(kept.size());
-    values.resize(at(n), padding);
-  };
-  keep(f_, 0.0);
-  keep(up_, kInfinity);
-  keep(low_, -kInfinity);
-  keep(diagonal_, 1.0);
-  keep(gone_, false);
-  keep(seen_, false);
-  gone_count_ = 0;
-  active_ = std::move(ids);
-  cache_.keep(kept, n);
-  source_.use(rows);
-}
-
-// Computes F of all samples from scratch. Collective.
-template <class T>
-void Solver<T>::check_all() {
-  const RunClock clock;
-  const Partition parts = Partition::proportional(size_, tools_.check_speeds);
-  const Range own = parts.range(tools_.rt.rank());
-  std::vector<Index> ids(at(own.size()));
-  std::iota(ids.begin(), ids.end(), own.begin);
-  const std::vector<double> mine = gradients(tools_, pair_, out_.alpha, ids);
-  count(report_, report_.check_seconds, clock);
-  const auto all = tools_.rt.transport().gather_all(std::as_bytes(std::span(mine)));
-  for (int r = 0; r < parts.parts(); r++) {
-    const std::vector<std::byte>& its = all[at(r)];
-    check(its.size() == at(parts.range(r).size()) * sizeof(double), "every rank has as many gradients as samples");
-    if (!its.empty()) std::memcpy(&out_.f[at(parts.range(r).begin)], its.data(), its.size());
-  }
-  out_.machine.reconstructions++;
-}
-
-// Of this rank.
-template <class T>
-std::vector<Index> Solver<T>::wrongly_eliminated(const Bounds& bounds) const {
-  std::vector<Index> out;
-  for (const Index id : shares_[at(tools_.rt.rank())]) {
-    const Index k = position_of_[at(id)];
-    if (k >= 0 && !gone_[at(k)]) continue;
-    const double alpha = out_.alpha[at(id)], sign = pair_.signs[at(id)], c = tools_.options.c;
-    if (!cannot_move(out_.f[at(id)], moves_up(alpha, sign, c), moves_down(alpha, sign, c), bounds)) out.push_back(id);
-  }
-  return out;
-}
-
-// Whether training is over: the gap over all samples is small enough, or no further checks make it smaller. If it is not, training
-// goes on from the new gradients, with the samples that were eliminated wrongly. Collective.
-template <class T>
-bool Solver<T>::certify() {
-  check_all();
-  const Bounds bounds = bounds_of(pair_, out_.alpha, out_.f, tools_.options.c);
-  out_.machine.gap = bounds.gap();
-  if (!(bounds.gap() > tools_.options.epsilon)) return true;
-  stalled_ = bounds.gap() < 0.9 * least_gap_ ? 0 : stalled_ + 1;
-  least_gap_ = std::min(least_gap_, bounds.gap());
-  if (stalled_ >= kMostStalled) {
-    out_.machine.converged = false;
-    return true;
-  }
-  const std::vector<Index> wrong = wrongly_eliminated(bounds);
-  Index wrong_of_all = 0;
-  for (const Index its : tools_.meeting.all(static_cast<Index>(wrong.size()))) wrong_of_all += its;
-  if (wrong_of_all > 0) {
-    wrong_checks_++;
-    interval_ *= tools_.options.shrink == Shrink::adaptive ? 2 : 1;
-  }
-  next_check_ = std::max(next_check_, out_.machine.iterations + 1);
-  std::vector<Index> ids = active_;
-  if (!wrong.empty()) {
-    ids.clear();
-    for (std::size_t k = 0; k < active_.size(); k++)
-      if (!gone_[k]) ids.push_back(active_[k]);
-    ids.insert(ids.end(), wrong.begin(), wrong.end());
-    std::sort(ids.begin(), ids.end());
-    f_.clear();  // none of the samples is eliminated now
-  }
-  activate(std::move(ids), out_.f);
-  return false;
 }
 
 template <class T>

@@ -5,14 +5,18 @@
 #include <motley/runtime.h>
 
 #include <array>
+#include <limits>
 #include <span>
 #include <vector>
 
+#include "profiler/run_clock.h"
 #include "svm/meeting.h"
 #include "svm/row_cache.h"
 #include "svm/rows.h"
 
 namespace motley::svm {
+
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // Two classes. A sample's id is its position in these lists.
 struct Pair {
@@ -62,9 +66,33 @@ class Solver {
   Solved solve();  // collective
 
  private:
-  struct First;
-  struct Partner;
-  struct Chosen;
+  struct Proposal {
+    float value = 0;       // the less, the more likely
+    std::int32_t id = -1;  // -1: none
+    auto operator<=>(const Proposal&) const = default;
+  };
+  static constexpr std::size_t kProposals = 4;                        // to move up, and as many to move down
+  using Proposals = std::array<std::array<Proposal, kProposals>, 2>;  // the most likely first
+  // One rank's sample that may move up with the least F, and the greatest F of those that may move down.
+  struct First {
+    double up = kInfinity, low = -kInfinity;
+    Index id = -1, active = 0;
+    bool stop = false, missed = false;
+    Proposals proposals{};
+  };
+
+  // One rank's best sample to move down with the first one.
+  struct Partner {
+    double gain = -kInfinity, f = 0, with_first = 0, diagonal = 0;
+    Index id = -1;
+  };
+
+  // Of all ranks.
+  struct Chosen {
+    Index id = -1, active = 0;
+    Bounds bounds{kInfinity, -kInfinity};
+    bool stop = false;
+  };
   void activate(std::vector<Index> ids, const std::vector<double>& f);
   void set_room(Index position);
   cpu::Extremes extremes();
@@ -80,6 +108,11 @@ class Solver {
   bool certify();
   void check_all();
   std::vector<Index> wrongly_eliminated(const Bounds& bounds) const;
+  void count(double& seconds, const RunClock& clock) {  // of this rank's report
+    const RunTime time = clock.stop();
+    seconds += time.wall;
+    report_.processor_seconds += time.cpu;
+  }
   void tell(const Chosen& at);
   void finish(const Chosen& last);
 
@@ -92,15 +125,8 @@ class Solver {
   RowCache<T> cache_;
   Solved out_{};
   Index size_, interval_, next_check_, wrong_checks_ = 0, stalled_ = 0;
-  struct Proposal {
-    float value = 0;       // the less, the more likely
-    std::int32_t id = -1;  // -1: none
-    auto operator<=>(const Proposal&) const = default;
-  };
-  static constexpr std::size_t kProposals = 4;                        // to move up, and as many to move down
-  using Proposals = std::array<std::array<Proposal, kProposals>, 2>;  // the most likely first
-  Proposals proposals_{};                                             // of this rank
-  std::vector<Index> next_{};                                         // of all ranks, the most likely first
+  Proposals proposals_{};                   // of this rank
+  std::vector<Index> next_{};               // of all ranks, the most likely first
   bool missed_ = false, proposes_ = false;  // whether the cache lacked a row since the last meeting; whether some rank's did
   double start_, told_, first_gap_ = 0, least_gap_ = 0;
   // By position: the samples of this rank that take part, then padding.
