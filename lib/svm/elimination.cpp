@@ -46,10 +46,12 @@ void Solver<T>::eliminate(const Chosen& now) {
     }
     seen_[k] = out;
   }
-  if (gone_count_ > std::max<Index>(kRowGranule, static_cast<Index>(active_.size()) / 8)) compact();
+  Index gone_of_all = 0;
+  for (const Index its : tools_.meeting.all(gone_count_)) gone_of_all += its;
+  if (gone_of_all > std::max<Index>(kRowGranule, (now.active + gone_of_all) / 8)) compact();
 }
 
-// Removes eliminated samples from all arrays and from cached rows.
+// Removes eliminated samples from all arrays and from cached rows. Collective.
 template <class T>
 void Solver<T>::compact() {
   std::vector<Index> kept, ids, rows;
@@ -74,7 +76,7 @@ void Solver<T>::compact() {
   keep(seen_, false);
   gone_count_ = 0;
   active_ = std::move(ids);
-  cache_.keep(kept, n);
+  cache_.keep(kept, n, std::max(rows_for(n), cache_.capacity()));
   source_.use(rows);
 }
 

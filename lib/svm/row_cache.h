@@ -16,14 +16,20 @@ class RowCache {
   // For rows of the samples 0..ids-1 within so many bytes; at least `least` rows of any length.
   RowCache(Index bytes, Index ids, Index least) : bytes_(bytes), least_(least), slot_of_(static_cast<std::size_t>(ids), -1) {}
 
-  void clear(Index length) {  // forgets all rows; from now on they have this length
+  Index fits(Index length) const {  // so many rows of this length
+    const auto fit = bytes_ / std::max<Index>(1, length * static_cast<Index>(sizeof(T)));
+    return std::max(least_, std::min(fit, static_cast<Index>(slot_of_.size())));
+  }
+  void clear(Index length, Index rows) {  // forgets all rows; from now on at most so many of this length
     std::fill(slot_of_.begin(), slot_of_.end(), Index{-1});
     slots_.clear();
-    resize(length);
+    length_ = length;
+    capacity_ = rows;
     room_ = std::max(room_, capacity_ * length_);
     memory_ = std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(room_));
   }
-  const T* find(Index id) {  // nullptr: it is not here
+  Index capacity() const { return capacity_; }  // rows, at most
+  const T* find(Index id) {                     // nullptr: it is not here
     const Index slot = slot_of_[static_cast<std::size_t>(id)];
     if (slot < 0) return nullptr;
     slots_[static_cast<std::size_t>(slot)].used = ++clock_;
@@ -44,8 +50,9 @@ class RowCache {
     slot_of_[static_cast<std::size_t>(id)] = slot;
     return memory_.get() + slot * length_;
   }
-  // Only these elements of each row are kept, in ascending order; then rows have this length.
-  void keep(std::span<const Index> elements, Index length) {
+  // Only these elements of each row are kept, in ascending order; then rows have this length, and there are at most so many, no
+  // fewer than before.
+  void keep(std::span<const Index> elements, Index length, Index rows) {
     const Index before = length_;
     for (std::size_t s = 0; s < slots_.size(); s++) {
       const T* const from = memory_.get() + static_cast<Index>(s) * before;
@@ -53,7 +60,8 @@ class RowCache {
       for (std::size_t k = 0; k < elements.size(); k++) to[k] = from[elements[k]];
       std::fill(to + elements.size(), to + length, T{0});
     }
-    resize(length);
+    length_ = length;
+    capacity_ = rows;
   }
 
  private:
@@ -61,11 +69,6 @@ class RowCache {
     Index id = -1;
     std::uint64_t used = 0;
   };
-  void resize(Index length) {
-    length_ = length;
-    const auto fit = bytes_ / std::max<Index>(1, length * static_cast<Index>(sizeof(T)));
-    capacity_ = std::max(least_, std::min(fit, static_cast<Index>(slot_of_.size())));
-  }
 
   Index bytes_, least_, length_ = 0, capacity_ = 0, room_ = 0;
   std::vector<Index> slot_of_;  // by id; -1: not here

@@ -57,7 +57,15 @@ Solver<T>::Solver(Tools& tools, const Pair& pair, const Shares& shares, RowSourc
   out_.machine.least_active = size_;
 }
 
-// These samples of this rank take part from now on; f: by id.
+// How many rows every rank keeps of those that have this length here. An iteration takes as long as on the slowest rank: a row
+// helps where all ranks have it. Collective.
+template <class T>
+Index Solver<T>::rows_for(Index length) const {
+  const std::vector<Index> all = tools_.meeting.all(cache_.fits(length));
+  return *std::min_element(all.begin(), all.end());
+}
+
+// These samples of this rank take part from now on; f: by id. Collective.
 template <class T>
 void Solver<T>::activate(std::vector<Index> ids, const std::vector<double>& f) {
   const bool same = ids == active_ && !f_.empty();
@@ -67,8 +75,9 @@ void Solver<T>::activate(std::vector<Index> ids, const std::vector<double>& f) {
     std::vector<Index> rows;
     for (const Index id : active_) rows.push_back(pair_.samples[at(id)]);
     source_.use(rows);
-    cache_.clear(padded(static_cast<Index>(active_.size())));
   }
+  const Index length = padded(static_cast<Index>(active_.size())), rows = rows_for(length);
+  if (!same) cache_.clear(length, rows);
   const auto n = at(padded(static_cast<Index>(active_.size())));
   f_.assign(n, 0.0);
   up_.assign(n, kInfinity);

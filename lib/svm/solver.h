@@ -105,6 +105,7 @@ class Solver {
   bool due() const;
   void eliminate(const Chosen& at);
   void compact();
+  Index rows_for(Index length) const;
   bool certify();
   void check_all();
   std::vector<Index> wrongly_eliminated(const Bounds& bounds) const;
