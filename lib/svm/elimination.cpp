@@ -14,8 +14,9 @@ namespace motley::svm {
 
 namespace {
 
-constexpr Index kMostWrong = 10;   // checks that found wrongly eliminated samples; after them none are eliminated
-constexpr Index kMostStalled = 5;  // checks of all samples in turn that found no smaller gap
+constexpr Index kMostWrong = 10;        // checks that found wrongly eliminated samples; after them none are eliminated
+constexpr Index kCheckedAtOnce = 2048;  // samples, between looks for a request to stop
+constexpr Index kMostStalled = 5;       // checks of all samples in turn that found no smaller gap
 
 std::size_t at(Index i) {
   return static_cast<std::size_t>(i);
@@ -80,16 +81,24 @@ void Solver<T>::compact() {
   source_.use(rows);
 }
 
-// Computes F of all samples from scratch. Collective.
+// Computes F of all samples from scratch. False: a stop was requested meanwhile, and F is as it was. Collective.
 template <class T>
-void Solver<T>::check_all() {
+bool Solver<T>::check_all() {
   const RunClock clock;
   const Partition parts = Partition::proportional(size_, tools_.check_speeds);
   const Range own = parts.range(tools_.rt.rank());
-  std::vector<Index> ids(at(own.size()));
-  std::iota(ids.begin(), ids.end(), own.begin);
-  const std::vector<double> mine = gradients(tools_, pair_, out_.alpha, ids);
+  std::vector<double> mine;
+  bool breaks_off = false;
+  for (Index first = own.begin; first < own.end && !breaks_off; first += kCheckedAtOnce) {
+    std::vector<Index> ids(at(std::min(kCheckedAtOnce, own.end - first)));
+    std::iota(ids.begin(), ids.end(), first);
+    const std::vector<double> part = gradients(tools_, pair_, out_.alpha, ids);
+    mine.insert(mine.end(), part.begin(), part.end());
+    breaks_off = !out_.stopped && tools_.rt.stop_requested();
+  }
   count(report_.check_seconds, clock);
+  for (const int its : tools_.meeting.all(breaks_off ? 1 : 0))
+    if (its != 0) return false;
   const auto all = tools_.rt.transport().gather_all(std::as_bytes(std::span(mine)));
   for (int r = 0; r < parts.parts(); r++) {
     const std::vector<std::byte>& its = all[at(r)];
@@ -97,6 +106,7 @@ void Solver<T>::check_all() {
     if (!its.empty()) std::memcpy(&out_.f[at(parts.range(r).begin)], its.data(), its.size());
   }
   out_.machine.reconstructions++;
+  return true;
 }
 
 // Of this rank.
@@ -116,7 +126,7 @@ std::vector<Index> Solver<T>::wrongly_eliminated(const Bounds& bounds) const {
 // goes on from the new gradients, with the samples that were eliminated wrongly. Collective.
 template <class T>
 bool Solver<T>::certify() {
-  check_all();
+  if (!check_all()) return false;
   const Bounds bounds = bounds_of(pair_, out_.alpha, out_.f, tools_.options.c);
   out_.machine.gap = bounds.gap();
   if (!(bounds.gap() > tools_.options.epsilon)) return true;
@@ -150,13 +160,13 @@ bool Solver<T>::certify() {
 template bool Solver<float>::due() const;
 template void Solver<float>::eliminate(const Chosen&);
 template void Solver<float>::compact();
-template void Solver<float>::check_all();
+template bool Solver<float>::check_all();
 template std::vector<Index> Solver<float>::wrongly_eliminated(const Bounds&) const;
 template bool Solver<float>::certify();
 template bool Solver<double>::due() const;
 template void Solver<double>::eliminate(const Chosen&);
 template void Solver<double>::compact();
-template void Solver<double>::check_all();
+template bool Solver<double>::check_all();
 template std::vector<Index> Solver<double>::wrongly_eliminated(const Bounds&) const;
 template bool Solver<double>::certify();
 

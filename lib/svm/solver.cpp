@@ -237,9 +237,10 @@ Solved Solver<T>::solve() {
     out_.machine.least_active = std::min(out_.machine.least_active, now.active);
     tell(now);
     out_.stopped = now.stop;
+    if (now.stop) tools_.rt.phase("saving: the gap over all samples");  // the launcher waits longer for ranks that save
     if (now.stop || out_.machine.iterations >= most) {
-      check_all();
-      break;
+      if (check_all()) break;
+      continue;
     }
     if (!(now.bounds.gap() > kMargin * tools_.options.epsilon)) {
       if (certify()) break;

@@ -107,7 +107,7 @@ class Solver {
   void compact();
   Index rows_for(Index length) const;
   bool certify();
-  void check_all();
+  bool check_all();
   std::vector<Index> wrongly_eliminated(const Bounds& bounds) const;
   void count(double& seconds, const RunClock& clock) {  // of this rank's report
     const RunTime time = clock.stop();
