@@ -85,6 +85,8 @@ int work(const Parsed& parsed, const app::CommandLine& line) {
     case Verb::train:
     case Verb::eval:
     case Verb::predict:
+    case Verb::svm_train:
+    case Verb::svm_predict:
     case Verb::verify: return app::with_ranks(*parsed.options, line);
   }
   throw InternalError("an unknown command");

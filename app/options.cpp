@@ -39,6 +39,7 @@ Examples:
   motley eval configs/jobs/quickstart.json --weights runs/quickstart-20261122T120000Z
   motley trace runs/quickstart-20261122T120000Z  compare that run's predicted and measured times, kernel by kernel
   motley verify configs/jobs/quickstart.json     compare the sharded network with the unsharded one
+  motley svm train samples.txt -o samples.model  a support vector machine
   motley schema job > job.schema.json            JSON Schema of job files, for editors
   motley model resnet18 -o resnet18.json         a published network as a model file, to change it
 
@@ -58,7 +59,10 @@ For every command:
 struct Words {
   std::string progress{}, log_level = "info", form = "text";
   std::string job{}, kind{}, in{}, out{};
-  std::string later{};  // an option that is not built yet
+  std::string later{};                                             // an option that is not built yet
+  std::string kernel = "rbf", shrink = "adaptive", dtype = "f32";  // of svm train
+  std::optional<double> gamma{};
+  Index cache_mib = 0;  // 0: not given
   bool quiet = false;
 };
 
@@ -125,6 +129,37 @@ void add_step_seconds(CLI::App* verb, Options& o) {
 
 void add_form(CLI::App* verb, Words& w) {
   one_of(verb->add_option("--format", w.form, "format of the result (default text)"), {"text", "json"});
+}
+
+void add_svm(CLI::App& app, Options& o, Words& w) {
+  CLI::App* svm = add_verb(app, "svm", "support vector machines whose samples are distributed over unequal devices");
+  svm->require_subcommand(1);
+  const auto add = [&](const char* name, const char* text) {
+    CLI::App* verb = add_verb(*svm, name, text);
+    verb->add_option("DATA", w.in, "samples in libsvm's text format, LABEL INDEX:VALUE ..., or a .npy array [samples, features]")
+        ->required()
+        ->type_name("FILE");
+    verb->add_option("--labels", o.labels, "labels of a .npy array: a .npy array [samples] of integers")->type_name("FILE");
+    verb->add_option("--mesh", o.mesh, "mesh file (default: this node)")->type_name("FILE");
+    add_form(verb, w);
+    return verb;
+  };
+  CLI::App* train = add("train", "train a classifier; starts its own ranks, one per device of the mesh");
+  train->add_option("-o,--output", o.output, "write the model there, as libsvm does")->required()->type_name("MODEL");
+  train->add_option("-c", o.svm.c, "upper bound of the coefficients (default 1)")->type_name("C");
+  train->add_option("-g,--gamma", w.gamma, "of the kernel (default 1 / features)")->type_name("GAMMA");
+  one_of(train->add_option("--kernel", w.kernel, "kernel (default rbf)"), {"rbf", "linear", "polynomial"});
+  train->add_option("--degree", o.svm.kernel.degree, "of a polynomial (default 3)")->type_name("N");
+  train->add_option("--coef0", o.svm.kernel.coef0, "of a polynomial (default 0)")->type_name("NUMBER");
+  train->add_option("--epsilon", o.svm.epsilon, "largest gap at the end, over all samples (default 0.001)")->type_name("NUMBER");
+  one_of(train->add_option("--shrink", w.shrink, "when samples that cannot move are left out (default adaptive)"),
+         {"adaptive", "early", "lazy", "never"});
+  one_of(train->add_option("--dtype", w.dtype, "of kernel rows (default f32)"), {"f32", "f64"});
+  within(train->add_option("--cache-mib", w.cache_mib, "of each rank's kernel rows (default: a quarter of its memory)"), "N",
+         Index{1}, Index{1} << 30);
+  CLI::App* predict = add("predict", "the classes of samples, one label per line");
+  predict->add_option("MODEL", w.out, "the model that svm train wrote, or libsvm's svm-train")->required()->type_name("FILE");
+  predict->add_option("-o,--output", o.output, "write the labels there")->required()->type_name("FILE");
 }
 
 void add_verbs(CLI::App& app, Options& o, Words& w) {
@@ -238,6 +273,8 @@ void add_verbs(CLI::App& app, Options& o, Words& w) {
   one_of(model->add_option("NAME", w.kind, "network")->required(), zoo_networks());
   model->add_option("-o,--output", o.output, "write it there (default: stdout)")->type_name("FILE");
 
+  add_svm(app, o, w);
+
   for (const LaterOption& l : kLaterOptions)
     app.get_subcommand(l.verb)
         ->add_flag_callback(l.option, [&w, &l] { w.later = std::string(l.verb) + " " + l.option; })
@@ -265,6 +302,18 @@ std::string unknown_command(const std::string& word, const CLI::App& app) {
   return "unknown command \"" + word + "\"" + did_you_mean(word, known);
 }
 
+// The command that was given, of svm the one below it; nullptr: none.
+const CLI::App* given_verb(const CLI::App& app) {
+  const CLI::App* out = nullptr;
+  for (auto below = app.get_subcommands(); !below.empty(); below = out->get_subcommands()) out = below.front();
+  return out;
+}
+std::string name_of(const CLI::App* verb) {
+  if (verb == nullptr) return "";
+  const CLI::App* const above = verb->get_parent();
+  return (above->get_parent() == nullptr ? "" : above->get_name() + " ") + verb->get_name();
+}
+
 std::vector<std::string> options_of(const CLI::App& app) {
   std::vector<std::string> out;
   for (const CLI::Option* option : app.get_options())
@@ -275,13 +324,14 @@ std::vector<std::string> options_of(const CLI::App& app) {
 
 // Words that CLI11 did not expect, with what was probably meant.
 std::string unexpected(const CLI::App& app) {
-  const auto verbs = app.get_subcommands();
-  const CLI::App* verb = verbs.empty() ? nullptr : verbs.front();
+  const CLI::App* const verb = given_verb(app);
   for (const std::string& word : app.remaining(true)) {
     if (word == "--") continue;
     if (!word.starts_with("-")) {
       if (verb == nullptr) return unknown_command(word, app);
-      return verb->get_name() + ": unexpected argument \"" + word + "\"";
+      if (const auto below = verbs_of(*verb); !below.empty())
+        return verb->get_name() + ": unknown command \"" + word + "\"" + did_you_mean(word, below);
+      return name_of(verb) + ": unexpected argument \"" + word + "\"";
     }
     std::vector<std::string> known = options_of(app);
     if (verb != nullptr)
@@ -296,12 +346,28 @@ std::string unexpected(const CLI::App& app) {
 }
 
 Verb verb_of(const std::string& name) {
-  static const std::map<std::string, Verb> verbs{{"doctor", Verb::doctor},   {"check", Verb::check},     {"profile", Verb::profile},
-                                                 {"plan", Verb::plan},       {"explain", Verb::explain}, {"train", Verb::train},
-                                                 {"trace", Verb::trace},     {"verify", Verb::verify},   {"schema", Verb::schema},
-                                                 {"model", Verb::model},     {"eval", Verb::eval},       {"predict", Verb::predict},
-                                                 {"convert", Verb::convert}, {kRank, Verb::rank}};
+  static const std::map<std::string, Verb> verbs{
+      {"doctor", Verb::doctor},   {"check", Verb::check},         {"profile", Verb::profile},
+      {"plan", Verb::plan},       {"explain", Verb::explain},     {"train", Verb::train},
+      {"trace", Verb::trace},     {"verify", Verb::verify},       {"schema", Verb::schema},
+      {"model", Verb::model},     {"eval", Verb::eval},           {"predict", Verb::predict},
+      {"convert", Verb::convert}, {"svm train", Verb::svm_train}, {"svm predict", Verb::svm_predict},
+      {kRank, Verb::rank}};
   return verbs.at(name);
+}
+
+void apply_svm(const Words& w, svm::Options& o) {
+  static const std::map<std::string, svm::KernelKind> kernels{
+      {"linear", svm::KernelKind::linear}, {"polynomial", svm::KernelKind::polynomial}, {"rbf", svm::KernelKind::rbf}};
+  static const std::map<std::string, svm::Shrink> shrinks{{"adaptive", svm::Shrink::adaptive},
+                                                          {"early", svm::Shrink::early},
+                                                          {"lazy", svm::Shrink::lazy},
+                                                          {"never", svm::Shrink::never}};
+  o.kernel.kind = kernels.at(w.kernel);
+  o.shrink = shrinks.at(w.shrink);
+  o.dtype = w.dtype == "f64" ? DType::f64 : DType::f32;
+  o.kernel.gamma = w.gamma.value_or(0);
+  o.cache_bytes = w.cache_mib << 20;
 }
 
 void apply(const Words& w, Options& o) {
@@ -315,8 +381,9 @@ void apply(const Words& w, Options& o) {
                                                 : ProgressMode::automatic;
   o.form = w.form == "json" ? Form::json : Form::text;
   if (!w.job.empty()) o.files = {w.job};
-  if (!w.in.empty()) o.files = {w.in, w.out};
+  if (!w.in.empty()) o.files = w.out.empty() ? std::vector{w.in} : std::vector{w.in, w.out};
   o.kind = w.kind;
+  apply_svm(w, o.svm);
 }
 
 Parsed usage(const std::string& text, const std::string& verb) {
@@ -358,14 +425,15 @@ Parsed parse_options(const std::vector<std::string>& given) {
       return usage(unknown_command(given[place], app), "");
   }
   std::string verb;
-  const auto parsed_verb = [&] { return app.get_subcommands().empty() ? "" : app.get_subcommands().front()->get_name(); };
+  const auto parsed_verb = [&] { return name_of(given_verb(app)); };
   try {
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
     app.parse(reversed);
     verb = parsed_verb();
   } catch (const CLI::CallForHelp&) {
-    const auto verbs = app.get_subcommands();
-    return {{}, 0, verbs.empty() ? app.help() : verbs.front()->help("motley")};
+    const CLI::App* const of = given_verb(app);
+    const std::string name = name_of(of), above = std::string("motley") + (name.find(' ') == std::string::npos ? "" : " svm");
+    return {{}, 0, of == nullptr ? app.help() : of->help(above)};
   } catch (const CLI::CallForVersion& e) {
     return {{}, 0, std::string(e.what()) + "\n"};
   } catch (const CLI::ExtrasError&) {
@@ -380,8 +448,18 @@ Parsed parse_options(const std::vector<std::string>& given) {
   }
   if (std::find(kLater.begin(), kLater.end(), verb) != kLater.end()) return not_built("motley " + verb);
   if (!words.later.empty()) return not_built(words.later);
+  if (words.gamma && !(*words.gamma > 0))
+    return {{}, static_cast<int>(Exit::config), fmt::format("motley: gamma is {}; expected a number above 0\n", *words.gamma)};
   options.verb = verb_of(verb);
-  constexpr std::array kWithoutJob{Verb::doctor, Verb::schema, Verb::convert, Verb::model, Verb::trace};
+  if (options.verb == Verb::svm_train || options.verb == Verb::svm_predict) {
+    const bool array = words.in.ends_with(".npy");
+    if (array && options.labels.empty() && options.verb == Verb::svm_train)
+      return usage("a .npy array has no labels: --labels FILE", verb);
+    if (!array && !options.labels.empty())
+      return usage("--labels are for a .npy array; other files have them in their lines", verb);
+  }
+  constexpr std::array kWithoutJob{Verb::doctor, Verb::schema,    Verb::convert,    Verb::model,
+                                   Verb::trace,  Verb::svm_train, Verb::svm_predict};
   if (!options.sets.empty() && std::find(kWithoutJob.begin(), kWithoutJob.end(), options.verb) != kWithoutJob.end())
     return usage("--set changes a job, and " + verb + " reads none", verb);
   apply(words, options);

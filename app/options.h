@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command line as values.
 #pragma once
+#include <motley/svm.h>
+
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -22,6 +24,8 @@ enum class Verb : std::uint8_t {
   convert,
   schema,
   model,
+  svm_train,
+  svm_predict,
   rank
 };  // rank: what the launcher starts
 enum class Form : std::uint8_t { text, json };
@@ -30,9 +34,9 @@ enum class LogLevel : std::uint8_t { error, warning, info, debug };
 
 struct Options {
   Verb verb = Verb::doctor;
-  std::vector<std::string>
-      files{};  // check: one or more; profile: a job or none; rank: the run directory; convert: IN and OUT; others: the job
-  std::vector<std::string> sets{};  // --set, in the order written
+  std::vector<std::string> files{};  // check: one or more; profile: a job or none; rank: the run directory; convert: IN and OUT;
+                                     // svm: DATA, then MODEL; others: the job
+  std::vector<std::string> sets{};   // --set, in the order written
   ProgressMode progress = ProgressMode::automatic;
   LogLevel log_level = LogLevel::info;
   Form form = Form::text;
@@ -51,6 +55,8 @@ struct Options {
   int restarts = 0;                        // train: at most so many, after a rank died or hung
   int steps = 3;                           // for verify
   std::optional<int> batch{};              // likewise; none: 4, or what the data has
+  svm::Options svm{};                      // svm train
+  std::filesystem::path labels{};          // svm: of samples in a .npy file
   double budget_seconds = 60;              // for measuring
   double step_seconds = 20;                // for real steps of the plans that are near: profile, train, plan with `measure`
   bool measure = false;                    // plan

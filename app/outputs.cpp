@@ -21,6 +21,7 @@ struct KindFacts {
   std::vector<std::string> keys{};  // of a JSON file, any of them at its top
   std::string_view starts{};        // of others
   std::size_t at = 0;               // where they start so
+  std::string_view first{};         // their first character is one of these
 };
 
 const KindFacts& find(OutputKind kind) {
@@ -34,7 +35,9 @@ const KindFacts& find(OutputKind kind) {
                                             {OutputKind::table, "a table of predictions", {}, "sample,"},
                                             {OutputKind::predictions, "a file of predictions", {"samples"}},
                                             {OutputKind::safetensors, "a .safetensors file", {}, "{", 8},
-                                            {OutputKind::npz, "a .npz file", {}, "PK"}};
+                                            {OutputKind::npz, "a .npz file", {}, "PK"},
+                                            {OutputKind::svm_model, "a model of libsvm", {}, "svm_type"},
+                                            {OutputKind::labels, "a file of labels", {}, {}, 0, "+-0123456789"}};
   return *std::find_if(kinds.begin(), kinds.end(), [&](const KindFacts& one) { return one.kind == kind; });
 }
 
@@ -45,11 +48,12 @@ bool is_of(const KindFacts& kind, const fs::path& file) {
   if (kind.keys.empty()) {
     std::string start(kStart, '\0');
     in.read(start.data(), static_cast<std::streamsize>(start.size()));
-    return start.substr(kind.at).starts_with(kind.starts);
+    return start.substr(kind.at).starts_with(kind.starts) &&
+           (kind.first.empty() || kind.first.find(start.front()) != std::string_view::npos);
   }
   Complaints ignored;
   if (std::error_code failed; fs::file_size(file, failed) > kMostJson) return false;
-  const auto json = read_json(file.string(), std::string(std::istreambuf_iterator<char>(in), {}), ignored);
+  const auto json = read_json(file.string(), std::string(std::istreambuf_iterator<char>(in), {}), ignored, kByMotley);
   return json &&
          std::any_of(kind.keys.begin(), kind.keys.end(), [&](const std::string& key) { return json->find(key) != nullptr; });
 }

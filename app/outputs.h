@@ -10,7 +10,21 @@
 
 namespace motley::app {
 
-enum class OutputKind : std::uint8_t { plan, picture, mesh, model, profile, trace, array, table, predictions, safetensors, npz };
+enum class OutputKind : std::uint8_t {
+  plan,
+  picture,
+  mesh,
+  model,
+  profile,
+  trace,
+  array,
+  table,
+  predictions,
+  safetensors,
+  npz,
+  svm_model,
+  labels
+};
 
 // To be called before the file is written, and before anything is measured or trained for it, once all that the command reads has
 // been opened. UserError: 64 this process has read that file (a profile may be updated), or the file exists, is not empty and is of

@@ -33,6 +33,10 @@ void predict_ranks(Runtime& rt, const Task& task);
 // Without a job: a grid of convolution shapes on a mesh.
 void profile_grid(Runtime& rt, const Mesh& mesh, const Options& options, Console& console);
 
+// -o gets the model, or the predicted labels.
+void svm_train_ranks(Runtime& rt, const Mesh& mesh, const Options& options, Console& console);
+void svm_predict_ranks(Runtime& rt, const Mesh& mesh, const Options& options);
+
 // Prints the plan of training as text or JSON, and writes both into the file of -o; notes go with the text, or to stderr.
 void give_plan(const Job& job, const JobPlans& plans, const Profile& profile, const Options& options, Console& console,
                const std::vector<std::string>& notes = {});

@@ -46,7 +46,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kMeshFile = "mesh.json";  // for a profile without a job
+constexpr const char* kMeshFile = "mesh.json";  // for commands without a job
 
 // --mesh FILE and train's --weights PATH count as one more change of the job.
 std::vector<std::string> sets_of(const Options& options) {
@@ -58,7 +58,11 @@ std::vector<std::string> sets_of(const Options& options) {
   return sets;
 }
 
-// A job, or (only for profile) a mesh.
+bool is_svm(const Options& options) {
+  return options.verb == Verb::svm_train || options.verb == Verb::svm_predict;
+}
+
+// A job, or (for svm, and for profile without a job) a mesh.
 struct Subject {
   std::optional<Job> job{};
   std::optional<Mesh> alone{};
@@ -68,15 +72,15 @@ struct Subject {
   const char* file() const { return job ? kResolvedJob : kMeshFile; }
 };
 
-// All commands have a job, except for a profile of a mesh.
+// All commands have a job, except for svm and for a profile of a mesh.
 bool has_job(const Options& options) {
-  return !options.files.empty() || options.verb != Verb::profile;
+  return !is_svm(options) && (!options.files.empty() || options.verb != Verb::profile);
 }
 
 Subject load_subject(const Options& options) {
   const bool trains = options.verb == Verb::train, reads = trains || options.verb == Verb::verify || options.verb == Verb::eval;
   const Data data = trains && options.from.empty() ? Data::with_weights : reads ? Data::needed : Data::unread;
-  if (!options.files.empty()) return {load_job(options.files.front(), sets_of(options), data), {}};
+  if (has_job(options)) return {load_job(options.files.front(), sets_of(options), data), {}};
   if (!options.sets.empty()) throw UserError("--set changes a job, but no JOB is given", Exit::usage);
   return {{}, options.mesh.empty() ? mesh_of(host_facts()) : Mesh::load(options.mesh)};
 }
@@ -129,8 +133,17 @@ OutputKind predictions_kind(const fs::path& file) {
   return file.extension() == ".csv" ? OutputKind::table : file.extension() == ".json" ? OutputKind::predictions : OutputKind::array;
 }
 
+// What a command of svm reads and writes.
+void require_svm_files(const Options& options) {
+  std::vector<fs::path> inputs(options.files.begin(), options.files.end());
+  if (!options.labels.empty()) inputs.push_back(options.labels);
+  for (const fs::path& file : inputs) static_cast<void>(InputFile(file));  // which remembers that it is read
+  require_output("-o", options.output, options.verb == Verb::svm_train ? OutputKind::svm_model : OutputKind::labels);
+}
+
 // Checked before anything is measured; a profile's directory is created.
 void check_outputs(const Options& options, const Subject& subject) {
+  if (is_svm(options)) return require_svm_files(options);
   const std::string option = options.svg.empty() ? "-o" : "--svg";
   const fs::path& file = options.svg.empty() ? options.output : options.svg;
   if (file.empty()) return;
@@ -170,6 +183,8 @@ RunDirectory directory_for(const Options& options, const Subject& subject) {
 
 void work(Runtime& rt, const Options& options, const Subject& subject, const OpenDirectory& directory) {
   Console console(options, rt.rank() == 0 ? Console::Voice::speaks : Console::Voice::silent);
+  if (options.verb == Verb::svm_train) return svm_train_ranks(rt, subject.mesh(), options, console);
+  if (options.verb == Verb::svm_predict) return svm_predict_ranks(rt, subject.mesh(), options);
   if (!subject.job) return profile_grid(rt, subject.mesh(), options, console);
   const Task task{options, *subject.job, directory, console};
   switch (options.verb) {
@@ -186,6 +201,8 @@ void work(Runtime& rt, const Options& options, const Subject& subject, const Ope
     case Verb::schema:
     case Verb::model:
     case Verb::convert:
+    case Verb::svm_train:
+    case Verb::svm_predict:
     case Verb::rank: break;
   }
   throw InternalError("a command that has no ranks");

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Includes go one way: base < mesh | kernels < profiler < lib < app, and inside lib: graph < plan < program < balance < explain | run | weights | pictures < train < config.
+"""Includes go one way: base < mesh | kernels < profiler < lib < app, and inside lib: graph < plan < program < balance < explain | run | weights | pictures < train | svm < config.
 Folders of one level do not see each other; vendors stay in their folders."""
 import pathlib
 import re
 import sys
 
-ORDER = [["base"], ["mesh", "kernels"], ["profiler"], ["graph"], ["plan"], ["program"], ["balance"], ["explain", "run", "weights", "pictures"], ["train"], ["config"], ["app"]]
+ORDER = [["base"], ["mesh", "kernels"], ["profiler"], ["graph"], ["plan"], ["program"], ["balance"], ["explain", "run", "weights", "pictures"], ["train", "svm"], ["config"], ["app"]]
 LEVEL = {folder: level for level, folders in enumerate(ORDER) for folder in folders}
 # Public headers lie in one folder: each belongs to the folder that implements it.
 PUBLIC = {header: folder for folder, headers in {
     "base": "dims dtype error device partition", "mesh": "mesh layout exchange schedule redistribute transport mpi", "kernels": "kernel_spec formula backend",
     "profiler": "profile", "graph": "graph learning_rate ops optimizer step", "plan": "plan rules", "program": "program", "balance": "balance_dim", "run": "batch executor state runtime measure",
-    "train": "data data_changes data_files dataset measure_steps predictor trainer weights", "config": "motley"}.items() for header in headers.split()}
+    "train": "data data_changes data_files dataset measure_steps predictor trainer weights", "svm": "svm", "config": "motley"}.items() for header in headers.split()}
 # What only some files may include: pattern of the include, pattern of the file.
 VENDORS = [(r"(motley/)?mpi\.h", r"mesh/|include/motley/mpi\.h"), (r"(oneapi/dnnl/)?dnnl.*", r"kernels/cpu/"), (r"nccl.*", r"mesh/nccl/"),
            (r"(cuda|cudnn|cublas|nvrtc|nvml).*", r"kernels/cuda/|mesh/nccl/"), (r"Eigen/.*|unsupported/Eigen/.*", r"kernels/eigen/"),

@@ -15,5 +15,6 @@
 #include <motley/profile.h>
 #include <motley/redistribute.h>
 #include <motley/runtime.h>
+#include <motley/svm.h>
 #include <motley/trainer.h>
 #include <motley/weights.h>

@@ -148,7 +148,7 @@ def usage():
         has(room.run(verb, "x", "--y", code=78).err, "not built yet")
     for verb, option in [("plan", "--advise")]:
         has(room.run(verb, "x", option, code=78).err, f"{verb} {option}: not built yet")
-    verbs = ["doctor", "check", "profile", "plan", "explain", "train", "trace", "verify", "eval", "predict", "convert", "schema", "model"]
+    verbs = ["doctor", "check", "profile", "plan", "explain", "train", "trace", "verify", "eval", "predict", "convert", "schema", "model", "svm"]
     text = room.run("--help").out
     has(text, *verbs, "Examples")
     assert not any(f"\n  {verb} " in text for verb in later) and "not built" not in text, text
