@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "profiler/run_clock.h"
+#include "svm/index.h"
 #include "svm/solver.h"
 
 namespace motley::svm {
@@ -17,10 +18,6 @@ namespace {
 constexpr Index kMostWrong = 10;        // checks that found wrongly eliminated samples; after them none are eliminated
 constexpr Index kCheckedAtOnce = 2048;  // samples, between looks for a request to stop
 constexpr Index kMostStalled = 5;       // checks of all samples in turn that found no smaller gap
-
-std::size_t at(Index i) {
-  return static_cast<std::size_t>(i);
-}
 
 }  // namespace
 

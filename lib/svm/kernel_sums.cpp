@@ -3,17 +3,10 @@
 
 #include <algorithm>
 
+#include "svm/index.h"
 #include "svm/kernel_function.h"
 
 namespace motley::svm {
-
-namespace {
-
-std::size_t at(Index i) {
-  return static_cast<std::size_t>(i);
-}
-
-}  // namespace
 
 void KernelSums::add(const Samples& vectors, std::span<const Index> of, std::span<const double> coefficients, Index width,
                      const Samples& samples, std::span<const Index> which, std::span<double> sums) const {

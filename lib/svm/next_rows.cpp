@@ -4,17 +4,10 @@
 #include <limits>
 
 #include "profiler/run_clock.h"
+#include "svm/index.h"
 #include "svm/solver.h"
 
 namespace motley::svm {
-
-namespace {
-
-std::size_t at(Index i) {
-  return static_cast<std::size_t>(i);
-}
-
-}  // namespace
 
 // The samples of this rank that are likely to be chosen soon and whose rows the cache lacks: those with the least F that may move
 // up and with the greatest F that may move down.

@@ -8,15 +8,12 @@
 #include <numeric>
 
 #include "kernels/loops/this_cpu.h"
+#include "svm/index.h"
 #include "svm/kernel_sums.h"
 
 namespace motley::svm {
 
 namespace {
-
-std::size_t at(Index i) {
-  return static_cast<std::size_t>(i);
-}
 
 // The decision of a pair of classes (a, b) takes the coefficients of class a's vectors in column b - 1 and of class b's in column
 // a.

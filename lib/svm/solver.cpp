@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "base/clock.h"
+#include "svm/index.h"
 
 namespace motley::svm {
 
@@ -16,10 +17,6 @@ namespace {
 constexpr Index kLeastRows = 32;  // of a cache: the rows of an iteration, and those computed with them, stay in it
 constexpr double kMargin = 0.9;  // of epsilon: what rounding of the rows adds to the gap seldom needs a second check of all samples
 constexpr double kTellSeconds = 0.25;
-
-std::size_t at(Index i) {
-  return static_cast<std::size_t>(i);
-}
 
 // Iterations from one elimination to the next.
 Index interval_of(Shrink shrink, Index samples) {
