@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <motley/error.h>
 #include <motley/formula.h>
+#include <motley/kernel_spec.h>  // before base/fields.h, whose == would ask whether its types have Fields: Clang asks once in a file
 
 #include <algorithm>
 #include <array>

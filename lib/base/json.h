@@ -29,17 +29,17 @@ struct Json {
   using Array = std::vector<Json>;
   using Object = std::vector<Member>;  // in the order written
   using Value = std::variant<std::nullptr_t, bool, std::int64_t, double, std::string, Array, Object>;
-  Json() = default;
-  Json(std::nullptr_t) {}
-  Json(bool v) : value(v) {}
-  Json(int v) : value(static_cast<std::int64_t>(v)) {}
-  Json(std::int64_t v) : value(v) {}
-  Json(double v) : value(v) {}  // not finite: written as null
-  Json(const char* v) : value(std::string(v)) {}
-  Json(std::string v) : value(std::move(v)) {}
-  Json(Array v) : value(std::move(v)) {}
-  Json(Object v) : value(std::move(v)) {}
-  Value value{nullptr};
+  Json();  // null
+  Json(std::nullptr_t);
+  Json(bool v);
+  Json(int v);
+  Json(std::int64_t v);
+  Json(double v);  // not finite: written as null
+  Json(const char* v);
+  Json(std::string v);
+  Json(Array v);
+  Json(Object v);
+  Value value;
   Where where{};
   const Json* find(const std::string& key) const;    // member of an object; nullptr: there is none
   const Json* at(const std::string& pointer) const;  // "/axes/0/size"; nullptr: not there
@@ -52,6 +52,17 @@ struct Json::Member {
   Json value{};
   Where where{};  // of the key
 };
+// Here, where a Member is complete: Clang needs it to make a Value.
+inline Json::Json() : value(nullptr) {}
+inline Json::Json(std::nullptr_t) : value(nullptr) {}
+inline Json::Json(bool v) : value(v) {}
+inline Json::Json(int v) : value(static_cast<std::int64_t>(v)) {}
+inline Json::Json(std::int64_t v) : value(v) {}
+inline Json::Json(double v) : value(v) {}
+inline Json::Json(const char* v) : value(std::string(v)) {}
+inline Json::Json(std::string v) : value(std::move(v)) {}
+inline Json::Json(Array v) : value(std::move(v)) {}
+inline Json::Json(Object v) : value(std::move(v)) {}
 
 // indent 0: one line. Numbers round-trip; integers stay integers. Lists of scalars stay on one line.
 std::string to_text(const Json& json, int indent = 0);

@@ -170,9 +170,11 @@ void check_inputs(Reader& r, const Json& tree, const DataOptions& data, const Sa
         complain_below(r, tree, "",
                        "the model's input \"" + its.input + "\" has no file; expected \"" + (key + 1) + "\": { \"" + its.input +
                            "\": \"FILE.npy\" }");
-    for (const auto& [name, file] : *files)
+    for (const auto& file : *files) {
+      const std::string& name = file.first;
       if (std::none_of(expected.further.begin(), expected.further.end(), [&](const SampleKind& k) { return k.input == name; }))
         complain_below(r, tree, key + ("/" + name), "the model has no further input \"" + name + "\"");
+    }
   }
 }
 

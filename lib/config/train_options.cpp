@@ -84,7 +84,10 @@ Optimizer read_optimizer(Reader& r, const Json& j) {
     file.values.erase(key.name);
   }
   for (const auto& [key, value] : file.values)  // keys of other optimizers
-    if (const Json* given = j.find(key)) r.in(key, [&] { r.complain(*given, file.kind + " has no \"" + key + "\""); });
+    if (const Json* given = j.find(key)) {
+      const std::string text = file.kind + " has no \"" + key + "\"";
+      r.in(key, [&] { r.complain(*given, text); });
+    }
   try {
     return kind->second.make(file.learning_rate, values, file.decay);
   } catch (const UserError& e) {
@@ -142,8 +145,10 @@ void read_schedule(Reader& r, const Json& j, RateSchedule& schedule) {
   const std::string& kind = kRateKinds[static_cast<std::size_t>(schedule.kind)];
   for (const auto& [key, fits, kinds] :
        {std::tuple{"final", falls, "linear and cosine"}, {"milestones", steps, "step"}, {"factor", steps, "step"}})
-    if (const Json* given = j.find(key); given != nullptr && !fits)
-      r.in(key, [&] { r.complain(*given, "a " + kind + " schedule has no \"" + key + "\"; it is a key of " + kinds); });
+    if (const Json* given = j.find(key); given != nullptr && !fits) {
+      const std::string text = "a " + kind + " schedule has no \"" + key + "\"; it is a key of " + kinds;
+      r.in(key, [&] { r.complain(*given, text); });
+    }
   const Json* milestones = j.find("milestones");
   if (milestones == nullptr && steps) r.complain(j, "\"milestones\" is missing (the steps at which the learning rate falls)");
   const auto* list = milestones == nullptr ? nullptr : std::get_if<Json::Array>(&milestones->value);

@@ -75,7 +75,7 @@ std::map<int, std::vector<Piece>> small_messages(const Program& program, const s
   for (const Piece& p : pieces)
     if (!p.window) out[p.peer].push_back(p);
   std::erase_if(out, [&](const auto& entry) {
-    const auto& [peer, its] = entry;
+    const std::vector<Piece>& its = entry.second;
     Index bytes = 0;
     for (const Piece& p : its) bytes += p.bytes;
     auto dtype = [&](const Piece& p) { return at(program.buffers, p.at.buffer).dtype; };
