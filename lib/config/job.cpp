@@ -216,7 +216,9 @@ class JobReader {
       for (const PatternComplaint& c : wrong) complain_below(r, *tree_.root().find("train"), c.pointer, c.text);
     });
     const auto is_bad = [](const std::string& pattern) { return pattern.empty(); };  // that has been complained about
-    if (wrong.empty() && !train.freeze.empty() && std::none_of(train.freeze.begin(), train.freeze.end(), is_bad))
+    const bool bad = std::any_of(train.freeze.begin(), train.freeze.end(), is_bad) ||
+                     std::any_of(train.groups.begin(), train.groups.end(), [&](const auto& group) { return is_bad(group.match); });
+    if (wrong.empty() && !train.freeze.empty() && !bad)
       passes = training(model.loss, train.optimizer, planned_options(train)).passes();
   }
 

@@ -1059,6 +1059,13 @@ TEST_CASE("what planning cannot do is reported where the rule is written") {
                            "\"max_pool2d_2\" cannot both be cut"));
 }
 
+TEST_CASE("frozen parameters beside a group that names none") {  // found by tests/fuzz
+  const Files files;
+  const Lines lines = without_places(files.said_with({"train.freeze=[\"*.bias\"]", "train.groups=[{\"weight_decay\": 0}]"}));
+  REQUIRE(lines.size() == 1);
+  CHECK_THAT(lines[0], Catch::Contains("/train/groups/0: \"match\" is missing"));
+}
+
 TEST_CASE("schedules: what a run does not come to", "[config]") {
   const RateSchedule schedule{.kind = RateSchedule::Kind::step, .warmup_steps = 20, .steps = 10, .milestones = {5, 10, 11}};
   CHECK(schedule_notes(schedule) == std::vector<std::string>{"the warm-up of 20 steps does not end: the run has 10 steps",
