@@ -132,6 +132,8 @@ def declared(head):
 
 def names_in(text, of_all=False):
     """[(namespace, name, kind, text, line)] of what a file declares for itself (of_all: of all), and [(what, line)] of using-directives at namespace scope."""
+    for short, long in re.findall(r"^namespace (\w+) = ([\w:]+);", text, re.M):  # parameters are compared as texts
+        text = re.sub(rf"\b{short}::", f"{long}::", text)
     found, directives, scopes, head, line_of = [], [], [], [], 0
     depth, closing = 0, None  # inside brackets or braces of a declaration
 
@@ -275,7 +277,7 @@ SAMPLE = {
 #define LEFT 1
 namespace m { namespace { const Kind kKind("a", {1}, [](int x) { return x < 2; }); constexpr Index kA = 1 << 3, kB = f<1, 2>(), kC{4}; struct Own { int kKind; };
 namespace fs = std::filesystem; template <class T> void shared(const T& x) { int kLocal = 0; } Formula product() { return {}; } int rounded(double x) { return 1; }
-std::string text(const A& a) { return ""; } bool alone(int a, int b = 1) { return a < b; } enum class Colour : char { red }; using Sizes = std::vector<int>; }
+std::string text(const A& a) { return ""; } bool alone(int a, int b = 1) { return a < b; } void aliased(const std::filesystem::path& p) {} enum class Colour : char { red }; using Sizes = std::vector<int>; }
 static const Kind kStatic("b"); inline constexpr int kShared = 2; void seen() {} int Own::member() { return 0; } }
 """,
     "b.cpp": """
@@ -284,12 +286,12 @@ static const Kind kStatic("b"); inline constexpr int kShared = 2; void seen() {}
 #pragma GCC target("avx2")
 namespace m { namespace { using namespace other; const Kind kKind{"b"}; constexpr Index kB = 2; class Own final : public Base { void f() {} };
 namespace fs = std::filesystem; std::string shared(int x) { int kA = 0; return "" ; } Formula product() { return {}; } int rounded(int x) { return 1; }
-std::string text(const B& b) { return ""; } struct Colour; double kC = 1; int hidden(const B& b) { return 1; } }
+std::string text(const B& b) { return ""; } struct Colour; void aliased(const fs::path& p) {} double kC = 1; int hidden(const B& b) { return 1; } }
 static const Kind kStatic("c"); inline constexpr int kShared = 2; void seen(int) {} }
 """,
     "seen.h": "namespace m { using Sizes = std::map<int, int>; struct Other { int kLocal; }; template <class T> int hidden(T x); std::string text(const Other& o); }\n",
 }
-WANTED = ["LEFT", "target", "using namespace other", "kKind", "kB", "kC", "Own", "shared", "product", "rounded", "Colour", "Sizes", "kStatic", "hidden"]
+WANTED = ["LEFT", "target", "using namespace other", "kKind", "kB", "kC", "Own", "shared", "product", "rounded", "Colour", "Sizes", "kStatic", "hidden", "aliased"]
 
 
 def check_sample():

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-[[noreturn]] void fail(const std::string& what, const fs::path& path) {
+[[noreturn]] void fail_at(const std::string& what, const fs::path& path) {
   throw UserError(path.string() + ": cannot be " + what + ": " + std::strerror(errno), Exit::io);
 }
 
@@ -49,7 +49,7 @@ struct OpenDirectory::State {
 
 OpenDirectory::OpenDirectory(const fs::path& path) {
   const int fd = ::open(path.c_str(), kOpen);
-  if (fd < 0) fail("opened as a directory", path);
+  if (fd < 0) fail_at("opened as a directory", path);
   state_ = std::make_shared<const State>(path, fd);
 }
 
@@ -121,7 +121,7 @@ std::vector<std::string> OpenDirectory::names() const {
 std::optional<OpenDirectory> OpenDirectory::find(const std::string& name) const {
   const int found = ::openat(fd(), name.c_str(), kOpen | O_NOFOLLOW);
   if (found < 0 && errno == ENOENT) return std::nullopt;
-  if (found < 0) fail("opened as a directory", path() / name);
+  if (found < 0) fail_at("opened as a directory", path() / name);
   auto state = std::make_shared<State>(path() / name, found);
   state->place.emplace(*this, name);
   OpenDirectory out;
@@ -132,10 +132,10 @@ std::optional<OpenDirectory> OpenDirectory::find(const std::string& name) const 
 OpenDirectory OpenDirectory::made(const std::string& name) const {
   if (!has(name)) {
     require_here();
-    if (::mkdirat(fd(), name.c_str(), 0777) != 0 && errno != EEXIST) fail("created", path() / name);
+    if (::mkdirat(fd(), name.c_str(), 0777) != 0 && errno != EEXIST) fail_at("created", path() / name);
   }
   if (auto out = find(name)) return *out;
-  fail("opened as a directory", path() / name);
+  fail_at("opened as a directory", path() / name);
 }
 
 bool OpenDirectory::remove(const std::string& name) const {
@@ -158,11 +158,11 @@ bool OpenDirectory::try_rename(const std::string& name, const FileIn& to) const 
 }
 
 void OpenDirectory::rename(const std::string& name, const FileIn& to) const {
-  if (!try_rename(name, to)) fail("renamed to " + to.path().string(), path() / name);
+  if (!try_rename(name, to)) fail_at("renamed to " + to.path().string(), path() / name);
 }
 
 void OpenDirectory::sync() const {
-  if (::fsync(fd()) != 0 && errno != EINVAL) fail("synced", path());  // some file systems have no folder sync
+  if (::fsync(fd()) != 0 && errno != EINVAL) fail_at("synced", path());  // some file systems have no folder sync
 }
 
 FileIn::FileIn(const fs::path& file, Links links) {
