@@ -21,10 +21,6 @@ namespace {
 
 constexpr const char* kNew = ".new-";  // then the process and a number: the end of a name of made_beside()
 
-[[noreturn]] void fail(const std::string& what, const std::filesystem::path& path) {
-  throw UserError(path.string() + ": cannot be " + what + ": " + std::strerror(errno), Exit::io);
-}
-
 // What is not a file is not replaced.
 void require_file(const FileIn& file) {
   using Kind = OpenDirectory::Kind;
@@ -42,7 +38,7 @@ void write_all(int fd, std::span<const std::byte> bytes, const std::filesystem::
   while (!bytes.empty()) {
     const ssize_t n = ::write(fd, bytes.data(), std::min(bytes.size(), kMost));
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) fail("written", path);
+    if (n < 0) cannot_be("written", path);
     bytes = bytes.subspan(static_cast<std::size_t>(n));
   }
 }
@@ -89,7 +85,7 @@ FileIn made_beside(const FileIn& file, const std::function<bool(int, const char*
   for (;;) {                         // an existing one was left by a process that was killed
     FileIn made(file.in, file.name + kNew + std::to_string(::getpid()) + "-" + std::to_string(count++));
     if (make(file.in.fd(), made.name.c_str())) return made;
-    if (errno != EEXIST) fail("created in the directory " + file.in.path().string(), file.path());
+    if (errno != EEXIST) cannot_be("created in the directory " + file.in.path().string(), file.path());
   }
 }
 
@@ -124,16 +120,16 @@ void NewFile::write(std::span<const std::byte> bytes) {
 }
 
 void NewFile::rewrite_start(std::span<const std::byte> bytes) {
-  if (::lseek(fd_, 0, SEEK_SET) != 0) fail("written", final_.path());
+  if (::lseek(fd_, 0, SEEK_SET) != 0) cannot_be("written", final_.path());
   write_all(fd_, bytes, final_.path());
-  if (::lseek(fd_, 0, SEEK_END) < 0) fail("written", final_.path());
+  if (::lseek(fd_, 0, SEEK_END) < 0) cannot_be("written", final_.path());
 }
 
 void NewFile::keep() {
-  if (::fsync(fd_) != 0) fail("written", final_.path());
+  if (::fsync(fd_) != 0) cannot_be("written", final_.path());
   const int fd = fd_;
   fd_ = -1;
-  if (::close(fd) != 0) fail("closed", final_.path());
+  if (::close(fd) != 0) cannot_be("closed", final_.path());
   final_.in.require_here();
   require_file(final_);
   made_.in.rename(made_.name, final_);
@@ -156,7 +152,7 @@ InputFile::InputFile(std::filesystem::path path, int directory, const char* name
   struct stat facts {};
   const bool known = ::fstat(fd_, &facts) == 0, regular = known && S_ISREG(facts.st_mode);
   if (!regular) ::close(fd_);
-  if (!known) fail("read", path_);
+  if (!known) cannot_be("read", path_);
   if (!regular) throw UserError(path_.string() + ": not a file", links == Links::refuse ? Exit::data : Exit::missing);
   size_ = static_cast<std::uint64_t>(facts.st_size);
   read_files().add(facts);
@@ -170,7 +166,7 @@ void InputFile::read(std::uint64_t at, std::span<std::byte> out) const {
   while (!out.empty()) {
     const ssize_t n = ::pread(fd_, out.data(), std::min(out.size(), std::size_t{1} << 30), static_cast<off_t>(at));
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) fail("read", path_);
+    if (n < 0) cannot_be("read", path_);
     if (n == 0)
       throw UserError(path_.string() + ": byte " + std::to_string(at) + ": the file ends there" +
                           (at < size_ ? "; it had " + std::to_string(size_) + " bytes when it was opened" : ""),
@@ -249,15 +245,15 @@ void write_text(const FileIn& file, const std::string& text) {
 void write_into(const std::filesystem::path& pipe, const std::string& text) {
   const int fd = ::open(pipe.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);  // open() does not wait for a reader
   if (fd < 0 && errno == ENXIO) throw UserError(pipe.string() + ": no process reads this pipe; start its reader first", Exit::io);
-  if (fd < 0) fail("opened", pipe);
+  if (fd < 0) cannot_be("opened", pipe);
   try {
-    if (::fcntl(fd, F_SETFL, O_WRONLY) != 0) fail("written", pipe);  // from here on it waits for the reader
+    if (::fcntl(fd, F_SETFL, O_WRONLY) != 0) cannot_be("written", pipe);  // from here on it waits for the reader
     write_all(fd, std::as_bytes(std::span(text)), pipe);
   } catch (...) {
     ::close(fd);
     throw;
   }
-  if (::close(fd) != 0) fail("written", pipe);
+  if (::close(fd) != 0) cannot_be("written", pipe);
 }
 
 }  // namespace motley

@@ -19,10 +19,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-[[noreturn]] void fail_at(const std::string& what, const fs::path& path) {
-  throw UserError(path.string() + ": cannot be " + what + ": " + std::strerror(errno), Exit::io);
-}
-
 fs::path folder_of(const fs::path& file) {
   return file.has_parent_path() ? file.parent_path() : fs::path(".");
 }
@@ -37,6 +33,10 @@ constexpr int kOpen = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
 
 }  // namespace
 
+void cannot_be(const std::string& what, const fs::path& path) {
+  throw UserError(path.string() + ": cannot be " + what + ": " + std::strerror(errno), Exit::io);
+}
+
 struct OpenDirectory::State {
   State(fs::path its_path, int its_fd) : path(std::move(its_path)), fd(its_fd) {}
   ~State() { ::close(fd); }
@@ -49,7 +49,7 @@ struct OpenDirectory::State {
 
 OpenDirectory::OpenDirectory(const fs::path& path) {
   const int fd = ::open(path.c_str(), kOpen);
-  if (fd < 0) fail_at("opened as a directory", path);
+  if (fd < 0) cannot_be("opened as a directory", path);
   state_ = std::make_shared<const State>(path, fd);
 }
 
@@ -121,7 +121,7 @@ std::vector<std::string> OpenDirectory::names() const {
 std::optional<OpenDirectory> OpenDirectory::find(const std::string& name) const {
   const int found = ::openat(fd(), name.c_str(), kOpen | O_NOFOLLOW);
   if (found < 0 && errno == ENOENT) return std::nullopt;
-  if (found < 0) fail_at("opened as a directory", path() / name);
+  if (found < 0) cannot_be("opened as a directory", path() / name);
   auto state = std::make_shared<State>(path() / name, found);
   state->place.emplace(*this, name);
   OpenDirectory out;
@@ -132,10 +132,10 @@ std::optional<OpenDirectory> OpenDirectory::find(const std::string& name) const 
 OpenDirectory OpenDirectory::made(const std::string& name) const {
   if (!has(name)) {
     require_here();
-    if (::mkdirat(fd(), name.c_str(), 0777) != 0 && errno != EEXIST) fail_at("created", path() / name);
+    if (::mkdirat(fd(), name.c_str(), 0777) != 0 && errno != EEXIST) cannot_be("created", path() / name);
   }
   if (auto out = find(name)) return *out;
-  fail_at("opened as a directory", path() / name);
+  cannot_be("opened as a directory", path() / name);
 }
 
 bool OpenDirectory::remove(const std::string& name) const {
@@ -158,11 +158,11 @@ bool OpenDirectory::try_rename(const std::string& name, const FileIn& to) const 
 }
 
 void OpenDirectory::rename(const std::string& name, const FileIn& to) const {
-  if (!try_rename(name, to)) fail_at("renamed to " + to.path().string(), path() / name);
+  if (!try_rename(name, to)) cannot_be("renamed to " + to.path().string(), path() / name);
 }
 
 void OpenDirectory::sync() const {
-  if (::fsync(fd()) != 0 && errno != EINVAL) fail_at("synced", path());  // some file systems have no folder sync
+  if (::fsync(fd()) != 0 && errno != EINVAL) cannot_be("synced", path());  // some file systems have no folder sync
 }
 
 FileIn::FileIn(const fs::path& file, Links links) {

@@ -10,6 +10,9 @@
 
 namespace motley {
 
+// UserError (74): "PATH: cannot be WHAT: " and errno's text.
+[[noreturn]] void cannot_be(const std::string& what, const std::filesystem::path& path);
+
 struct FileIn;
 enum class Links : std::uint8_t { follow, refuse };
 
