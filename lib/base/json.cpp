@@ -113,10 +113,9 @@ std::string fault_in_string(std::string_view text, std::size_t& begin) {
   return "this string has no closing quote";
 }
 
-// The fault of a word whose first character looks like nothing, or begins a comment elsewhere; empty: neither.
+// The fault of a word that has an invisible character, or begins a comment elsewhere; empty: neither.
 std::string fault_of_character(const std::string& word) {
   if (word.front() == '#') return "# begins no comment here; write // or /* */";
-  const std::string first = first_characters(word, 1);
   // No-break and wide spaces, and characters without a width, which text processors and web pages leave.
   constexpr std::array<std::pair<const char*, const char*>, 8> kInvisible{{{"\xC2\xA0", "00A0"},
                                                                            {"\xE2\x80\x83", "2003"},
@@ -127,7 +126,8 @@ std::string fault_of_character(const std::string& word) {
                                                                            {"\xE3\x80\x80", "3000"},
                                                                            {"\xEF\xBB\xBF", "FEFF"}}};
   for (const auto& [bytes, code] : kInvisible)
-    if (first == bytes) return std::string("the invisible character U+") + code + "; write a space, or nothing";
+    if (word.find(bytes) != std::string::npos)
+      return std::string("the invisible character U+") + code + "; write a space, or nothing";
   return "";
 }
 

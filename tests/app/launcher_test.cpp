@@ -375,7 +375,10 @@ TEST_CASE("the launcher is killed: a rank that does not heed the end exits by it
   probe.send(SIGKILL);
   for (const double until = seconds_now() + 30; seconds_now() < until && !probe.processes().empty();) pause_ms(10);
   CHECK(probe.processes().empty());
-  CHECK(RecordReader(record_path(probe.directory() / ".ranks", 0)).read()->code == 86);
+  int left_by_themselves = 0;  // when the first has, mpiexec's helper ends the others
+  for (std::size_t r = 0; r < ranks.size(); r++)
+    left_by_themselves += RecordReader(record_path(probe.directory() / ".ranks", static_cast<int>(r))).read()->code == 86;
+  CHECK(left_by_themselves >= 1);
   fs::remove_all(probe.directory() / ".ranks");
   probe.end();
   CHECK(probe.code == 128 + SIGKILL);

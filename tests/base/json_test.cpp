@@ -79,7 +79,7 @@ TEST_CASE("malformed texts are refused with their place and what would be right"
       {"{# 1\n\"a\": 1}", "1:2: error: # begins no comment here; write // or /* */"},
       {"{\"a\": # 1\n1}", "1:7: error: /a: # begins no comment here; write // or /* */"},
       {"{\"a\":\xC2\xA0 1}", "1:6: error: /a: the invisible character U+00A0; write a space, or nothing"},
-      {"{\"a\": 1\xE2\x80\x8B}", "1:8: error: /a: the invisible character U+200B; write a space, or nothing"},
+      {"{\"a\": 1\xE2\x80\x8B}", "1:7: error: the invisible character U+200B; write a space, or nothing"},
       {"{1: 1}", "1:2: error: expected a key in double quotes, found 1"},
       {"{'a': 1}", "1:2: error: expected a key in double quotes, found 'a'"},
       {"{\"a\": 'b'}", "1:7: error: /a: strings need double quotes: \"...\""},

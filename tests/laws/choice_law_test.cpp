@@ -11,9 +11,11 @@
 #include <optional>
 
 #include "balance/balance_within.h"
+#include "balance/candidate_sizes.h"
 #include "balance/choose_parts.h"
 #include "balance/needed_kernels.h"
 #include "kernels/operands.h"
+#include "mesh/parts.h"
 #include "plan/plan_data.h"
 #include "plan/planner.h"
 #include "tests/support/random_network.h"
@@ -211,6 +213,20 @@ TEST_CASE("choice law: choosing and measuring what was chosen ends after four ch
     for (bool missing = true; missing && choices <= 10; choices++) {
       const Plan plan = balance(step, mesh, rules, profile, {.baselines = false});
       missing = false;
+      if (choices == 0) {  // and the sizes around the first choice's
+        const auto near = [&](const Variable& v, int r) {
+          for (const CutChoice& c : plan.data().cuts)
+            if (c.dim == v.dim && static_cast<int>(c.parts.front().size()) == v.parts)
+              return sizes_near(c.parts.front()[static_cast<std::size_t>(part_of(mesh, v.axes, r))], v.size, 4);
+          return std::vector<Index>{};
+        };
+        for (const int r : ranks)
+          for (const KernelSpec& spec :
+               needed_kernels(passes_for(step, rules), mesh, rules, profile, DType::f32, {r}, [&](const Variable& v) {
+                 return near(v, r);
+               }).front())
+            time(r, spec);
+      }
       for (const int r : ranks)
         for (const KernelSpec& spec : kernels_of(plan.data(), r)) {
           if (flops(spec) == 0 || profile.seconds(r, spec).known == Known::measured) continue;
