@@ -33,12 +33,14 @@ class Floats {
   }
   void* address() const { return memory_.get(); }
   void fill(std::span<const float> from) {
+    if (from.empty()) return;
     if (device_ != nullptr)
       copy_and_wait(*device_, memory_.get(), from.data(), from.size_bytes());
     else
       std::memcpy(memory_.get(), from.data(), from.size_bytes());
   }
   void read(Index first, Index count, float* to) const {
+    if (count == 0) return;
     const auto* const from = reinterpret_cast<const float*>(memory_.get()) + first;
     const auto bytes = static_cast<std::size_t>(count) * sizeof(float);
     if (device_ != nullptr)
