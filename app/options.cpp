@@ -339,7 +339,7 @@ std::string unexpected(const CLI::App& app) {
         if (std::find(known.begin(), known.end(), name) == known.end()) known.push_back(name);
     const std::string name = word.substr(0, word.find('='));
     if (verb != nullptr && std::find(known.begin(), known.end(), name) != known.end())
-      return name + " belongs after the command: motley " + verb->get_name() + " " + name;
+      return name + " belongs after the command: motley " + name_of(verb) + " " + name;
     return "unknown option " + word + did_you_mean(name, known);
   }
   return "unexpected arguments";

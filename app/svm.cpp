@@ -129,8 +129,8 @@ void svm_predict_ranks(Runtime& rt, const Mesh& mesh, const Options& options) {
   const std::vector<double> labels = svm::predict(rt, mesh, model, data);
   on_rank_0(rt.transport(), [&] {
     std::string text;
-    for (const double label : labels) text += fmt::format("{:g}\n", label);
-    write_pieces(options.output, {std::as_bytes(std::span(text))});
+    for (const double label : labels) text += fmt::format("{}\n", label);  // an integer, with all its digits
+    write_text(options.output, text);
   });
   if (options.files.front().ends_with(".npy") && options.labels.empty())  // nothing to compare with
     return rt.print(options.form == Form::json ? to_text(Json().set("samples", data.samples()), 1) + "\n"

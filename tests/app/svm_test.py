@@ -143,6 +143,14 @@ def heuristics(folder):
         assert (its["least_active"] < 1500) == (shrink != "never"), found
 
 
+def long_labels(folder):
+    """Predicted labels have all their digits."""
+    data = write_samples(folder, "long.txt", [(label, {1: x + 0.01 * k, 2: 0.02 * k}) for k in range(10) for label, x in [(1234567, 1), (-7654321, 0.1)]])
+    trained(folder, data, model="long.model")
+    run(folder, "svm", "predict", data, "long.model", "-o", "long.out")
+    assert set((folder / "long.out").read_text().split()) == {"1234567", "-7654321"}
+
+
 def refusals(folder):
     mesh = ["--mesh", write_mesh(folder, 2)]
     for text, said in [("1 1:1\n-1 3:1 2:1\n", "bad.txt:2:8: error: the index 2 follows 3"), ("1 1:1\n1:1\n", "bad.txt:2:1: error: no label"),
@@ -212,7 +220,7 @@ def main():
         folder = pathlib.Path(folder)
         if "--libsvm" in sys.argv:
             return libsvm(folder)
-        for test in [heuristics, refusals, stops]:
+        for test in [heuristics, long_labels, refusals, stops]:
             test(folder)
             print(f"ok  {test.__name__}")
     return 0
