@@ -43,7 +43,6 @@ const KindFacts& find(OutputKind kind) {
 
 bool is_of(const KindFacts& kind, const fs::path& file) {
   constexpr std::size_t kStart = 32;
-  constexpr std::uintmax_t kMostJson = std::uintmax_t{64} << 20;
   std::ifstream in(file, std::ios::binary);
   if (kind.keys.empty()) {
     std::string start(kStart, '\0');
@@ -51,39 +50,34 @@ bool is_of(const KindFacts& kind, const fs::path& file) {
     return start.substr(kind.at).starts_with(kind.starts) &&
            (kind.first.empty() || kind.first.find(start.front()) != std::string_view::npos);
   }
-  Complaints ignored;
-  if (std::error_code failed; fs::file_size(file, failed) > kMostJson) return false;
-  const auto json = read_json(file.string(), std::string(std::istreambuf_iterator<char>(in), {}), ignored, kByMotley);
-  return json &&
-         std::any_of(kind.keys.begin(), kind.keys.end(), [&](const std::string& key) { return json->find(key) != nullptr; });
+  if (std::error_code failed; fs::file_size(file, failed) > kByMotley.bytes) return false;
+  const auto keys = json_keys(std::string(std::istreambuf_iterator<char>(in), {}));
+  return keys && std::any_of(keys->begin(), keys->end(), [&](const std::string& key) { return Reader::is_one_of(key, kind.keys); });
 }
 
 [[noreturn]] void refuse(const std::string& option, const fs::path& file, const std::string& why) {
   throw UserError(option + " " + file.string() + " " + why + "; give another name", Exit::usage);
 }
 
-void require_other(const std::string& option, const fs::path& file, const Json& value) {
-  if (const auto* text = std::get_if<std::string>(&value.value))
-    if (std::error_code none; fs::path(*text).is_absolute() && fs::equivalent(*text, file, none))
-      refuse(option, file, "is a file of the job and would be overwritten");
-  if (const auto* list = std::get_if<Json::Array>(&value.value))
-    for (const Json& one : *list) require_other(option, file, one);
-  if (const auto* object = std::get_if<Json::Object>(&value.value))
-    for (const Json::Member& one : *object) require_other(option, file, one.value);
-}
-
 }  // namespace
 
 void require_output(const std::string& option, const fs::path& file, OutputKind kind, Pipes pipes) {
   const bool updates = kind == OutputKind::profile;
+  const KindFacts& facts = find(kind);
   if (!updates && was_read(file)) refuse(option, file, "is read by this command too and would be overwritten");
-  if (fs::is_regular_file(file) && fs::file_size(file) > 0 && !is_of(find(kind), file))
-    refuse(option, file, "exists and is not " + std::string(find(kind).name));
+  if (fs::is_regular_file(file) && fs::file_size(file) > 0 && !is_of(facts, file))
+    refuse(option, file, "exists and is not " + std::string(facts.name));
   require_writable(file, pipes);
 }
 
 void require_not_in_job(const std::string& option, const fs::path& file, const Json& job) {
-  require_other(option, file, job);
+  if (const auto* text = std::get_if<std::string>(&job.value))
+    if (std::error_code none; fs::path(*text).is_absolute() && fs::equivalent(*text, file, none))
+      refuse(option, file, "is a file of the job and would be overwritten");
+  if (const auto* list = std::get_if<Json::Array>(&job.value))
+    for (const Json& one : *list) require_not_in_job(option, file, one);
+  if (const auto* object = std::get_if<Json::Object>(&job.value))
+    for (const Json::Member& one : *object) require_not_in_job(option, file, one.value);
 }
 
 }  // namespace motley::app

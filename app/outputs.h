@@ -30,7 +30,7 @@ enum class OutputKind : std::uint8_t {
 // been opened. UserError: 64 this process has read that file (a profile may be updated), or the file exists, is not empty and is of
 // another kind; 74 no file can be written there. option: "-o", as in the message.
 void require_output(const std::string& option, const std::filesystem::path& file, OutputKind kind, Pipes pipes = Pipes::accept);
-// That the file is none of those that this job names, whether they have been read or not. UserError (64)
+// That the file is none of those that this job, or a part of one, names, whether they have been read or not. UserError (64)
 void require_not_in_job(const std::string& option, const std::filesystem::path& file, const Json& job);
 
 }  // namespace motley::app

@@ -233,7 +233,7 @@ NpyArray parse_npy(const std::string& name, std::string_view bytes) {
 
 NpyArray read_npy(const std::filesystem::path& path) {
   const InputFile file(path);
-  return parse_npy(path.string(), file.text(0, file.size()));
+  return parse_npy(path.string(), file.text());
 }
 
 }  // namespace motley

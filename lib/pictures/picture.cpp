@@ -85,7 +85,7 @@ Picture decode_picture(const fs::path& path, Index channels) {
   check(channels == 1 || channels == 3, "a picture has 1 or 3 channels");
   const InputFile file(path);
   const PictureFacts facts = facts_of(file, Until::end);
-  const std::string content = file.text(0, file.size());
+  const std::string content = file.text();
   const PictureSize stored = turned(facts.size, facts.orientation);
   Picture picture = content.starts_with(kPng) ? decode_png(path, content, stored) : decode_jpeg(path, content, stored);
   return upright(in_channels(std::move(picture), channels), facts.orientation);

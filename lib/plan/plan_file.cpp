@@ -81,10 +81,6 @@ Field<T> texts(const char* name, const char* doc, std::vector<std::string> T::*m
           }};
 }
 template <class T>
-Field<T> integer_field(const char* name, const char* doc, std::int64_t T::*member) {
-  return {name, doc, "integer", true, [member](Reader& r, const Json& j, T& out) { r.integer(j, out.*member, 0); }};
-}
-template <class T>
 Field<T> unread(const char* name, const char* doc) {  // follows from the decisions
   return {name, doc, "any", false, [](Reader&, const Json&, T&) {}};
 }
@@ -99,7 +95,7 @@ void read_lists(Reader& r, const Json& j, std::vector<std::vector<Index>>& out) 
 
 const Table<PickFile>& pick_fields() {
   static const Table<PickFile> table{
-      integer_field("index", "of the pass", &PickFile::index),
+      count_field("index", "of the pass", &PickFile::index),
       text_field("name", "the index's, informative", &PickFile::name, false),
       texts("axes", "of the mesh", &PickFile::axes),
       text_field("per", "the axis along which the lists differ", &PickFile::per, false),
@@ -115,14 +111,14 @@ const Table<PassFile>& pass_fields() {
 
 const Table<AxisFile>& axis_fields() {
   static const Table<AxisFile> table{text_field("name", "of the axis", &AxisFile::name),
-                                     integer_field("size", "of the axis", &AxisFile::size)};
+                                     count_field("size", "of the axis", &AxisFile::size)};
   return table;
 }
 
 const Table<ParameterFile>& parameter_fields() {
   static const Table<ParameterFile> table{
       text_field("name", "of the parameter", &ParameterFile::name),
-      integer_field("option", "which of the layouts that its rules allow", &ParameterFile::option)};
+      count_field("option", "which of the layouts that its rules allow", &ParameterFile::option)};
   return table;
 }
 
@@ -228,8 +224,8 @@ const Table<PredictedRank>& predicted_rank_fields() {
   static const Table<PredictedRank> table{
       seconds("seconds", "busy", &PredictedRank::seconds, true),
       seconds("estimated_seconds", "of these, those of kernels that were not measured", &PredictedRank::estimated_seconds, false),
-      integer_field("bytes", "received per step", &PredictedRank::bytes),
-      integer_field("memory_bytes", "of tensors", &PredictedRank::memory_bytes)};
+      count_field("bytes", "received per step", &PredictedRank::bytes),
+      count_field("memory_bytes", "of tensors", &PredictedRank::memory_bytes)};
   return table;
 }
 

@@ -29,7 +29,7 @@ std::optional<double> share(const TraceRow& row, const std::optional<double>& ga
   return *difference / *gap;
 }
 
-Json quartiles_json(const std::vector<TraceRow>& rows, const std::optional<double>& gap) {
+Json rows_json(const std::vector<TraceRow>& rows, const std::optional<double>& gap) {
   Json out{Json::Array{}};
   for (const TraceRow& row : rows) {
     Json one;
@@ -176,7 +176,7 @@ Json to_json(const TraceSummary& s) {
         .set("disturbed", json_or_null(r.disturbed))
         .set("measured_step_seconds", quartiles_json(r.step))
         .set("predicted_step_seconds", json_or_null(r.predicted_step));
-    one.set("rows", quartiles_json(r.rows, gap)).set("groups", quartiles_json(r.groups, gap));
+    one.set("rows", rows_json(r.rows, gap)).set("groups", rows_json(r.groups, gap));
     ranks.push(std::move(one));
   }
   for (const std::string& note : s.notes) notes.push(note);

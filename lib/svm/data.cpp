@@ -94,7 +94,7 @@ Data Data::parse(const std::string& name, const std::string& text) {
 
 Data Data::load(const std::filesystem::path& file) {
   const InputFile in(file);
-  return parse(file.string(), in.text(0, in.size()));
+  return parse(file.string(), in.text());
 }
 
 namespace {

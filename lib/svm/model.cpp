@@ -100,8 +100,7 @@ std::string Model::text() const {
 }
 
 void Model::save(const std::filesystem::path& file) const {
-  const std::string all = text();
-  write_pieces(file, {std::as_bytes(std::span(all))});
+  write_text(file, text());
 }
 
 Model Model::parse(const std::string& name, const std::string& text) {
@@ -138,7 +137,7 @@ Model Model::parse(const std::string& name, const std::string& text) {
 
 Model Model::load(const std::filesystem::path& file) {
   const InputFile in(file);
-  return parse(file.string(), in.text(0, in.size()));
+  return parse(file.string(), in.text());
 }
 
 }  // namespace motley::svm

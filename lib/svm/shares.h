@@ -25,8 +25,8 @@ std::vector<double> measured_check_speeds(Tools& tools, const std::vector<Index>
 // The parts with the least seconds of the slowest rank.
 Partition balanced(const std::vector<Staircase>& ranks, Index samples);
 
-// The ids 0..size-1, shuffled (so that every rank has samples of all kinds, and elimination shrinks all shares alike), in parts of
-// these proportions.
+// The ids 0..size-1, shuffled (so that every rank has samples of all kinds, and elimination shrinks all shares equally), in parts
+// of these proportions.
 Shares dealt(Index size, const Partition& proportions);
 
 }  // namespace motley::svm

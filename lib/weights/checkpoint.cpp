@@ -244,8 +244,8 @@ Checkpoint::Checkpoint(fs::path directory) : directory_(std::move(directory)) {
   const InputFile file(directory_ / kManifest, Links::refuse), marker(directory_ / kMarker, Links::refuse);
   if (file.size() > kMostManifest) damaged("its manifest has more than 64 MiB");
   if (marker.size() != 17) damaged("its marker is damaged");
-  const std::string text = file.text(0, file.size()), hash = to_hex(hash_bytes(text));
-  if (marker.text(0, marker.size()) != hash + "\n") damaged("its manifest is not the one that was marked complete: hash " + hash);
+  const std::string text = file.text(), hash = to_hex(hash_bytes(text));
+  if (marker.text() != hash + "\n") damaged("its manifest is not the one that was marked complete: hash " + hash);
   manifest_ = parse_manifest(file.path().string(), text);
   check_structure(manifest_, file.path().string());
   for (const StoredFile& f : manifest_.files) {

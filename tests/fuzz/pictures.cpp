@@ -16,7 +16,7 @@ void take(std::string_view input) {
   for (const Index channels : {1, 3})
     is_taken(file, [&] {
       const Picture picture = decode_picture(file, channels);
-      require(picture.channels == channels, "the channels that were asked for");
+      require(picture.channels == channels, "the channels that were requested");
       require(static_cast<Index>(picture.pixels.size()) == picture.size.rows * picture.size.cols * channels, "all pixels");
     });
 }
