@@ -168,7 +168,7 @@ PlanAtHand plan_at_hand(const Job& job, const Step& step, bool with_steps) {
     return out.why_not.empty();
   };
   KernelsByRank candidates;
-  if (measures) candidates = candidate_kernels(passes_for(step, job.rules), job.mesh, job.rules, all_ranks(job.mesh));
+  if (measures) candidates = candidate_kernels(step, job.mesh, job.rules, all_ranks(job.mesh));
   if (!has("may run", [&](int rank) { return at(candidates, rank); })) return out;
   check_made_here(out.profile, job);
   Plan plan = plan_of(job, step, out.profile);
@@ -346,7 +346,7 @@ std::vector<std::string> doubts(const Job& job, const Step& step, const Plan& pl
     if (!by_rank.contains(rank)) others.push_back(rank);
   }
   if (may_lack && !others.empty()) {
-    const KernelsByRank candidates = candidate_kernels(passes_for(step, job.rules), job.mesh, job.rules, others);
+    const KernelsByRank candidates = candidate_kernels(step, job.mesh, job.rules, others);
     for (std::size_t i = 0; i < others.size(); i++) note(others[i], "of other cuts ", candidates[i]);
   }
   for (auto& [rank, text] : by_rank) notes.push_back(std::move(text));
@@ -375,9 +375,19 @@ JobPlans plans_of(const Job& job, const Step& step, const Profile& profile) {
   return {std::move(both.training), std::move(both.evaluation)};
 }
 
+namespace {
+
+// The layout of training, which its evaluation has too; its parts are open.
+LayoutRules layout_of(const Job& job, const Step& training, const Profile& profile) {
+  if (!job.rules.open.any()) return job.rules;
+  return with_open_parts(resolved_rules(job, training, profile), job.rules);
+}
+
+}  // namespace
+
 Plan evaluation_plan_of(const Job& job, const Step& training, const Profile& profile) {
   const Step step = evaluation_step_of(job);
-  LayoutRules rules = rules_within(step.passes(), job.rules);
+  LayoutRules rules = rules_within(step.passes(), layout_of(job, training, profile));
   try {
     rules.homes = plan_of(job, training, profile).homes();
   } catch (const UserError& e) {  // training does not fit, which says nothing about an evaluation
@@ -474,21 +484,16 @@ JobPlans same_plans(Runtime& rt, const Job& job, const Step& step, const std::fu
 }
 
 LayoutRules resolved_rules(const Job& job, const Step& step, const Profile& profile) {
-  const Passes passes = passes_for(step, job.rules);
   const DType dtype = job.train.dtype();
-  return choose_by_steps(passes, job.mesh, job.rules, profile, dtype, cost_for(passes, job.mesh, profile, dtype),
-                         timed_steps(profile, step, job.mesh, job.rules, dtype))
-      .rules;
+  return choose_by_steps(step, job.mesh, job.rules, profile, dtype, timed_steps(profile, step, job.mesh, job.rules, dtype))
+      .parts.rules;
 }
 
 LayoutRules resolved_evaluation_rules(const Job& job, const Profile& profile) {
   const Step step = evaluation_step_of(job);
-  const LayoutRules rules = rules_within(step.passes(), job.rules);
-  const Passes passes = passes_for(step, rules);
   const DType dtype = job.train.dtype();
-  return choose_by_steps(passes, job.mesh, rules, profile, dtype, cost_for(passes, job.mesh, profile, dtype),
-                         timed_steps(profile, step, job.mesh, rules, dtype))
-      .rules;
+  const LayoutRules rules = rules_within(step.passes(), layout_of(job, step_of(job), profile));
+  return choose_by_steps(step, job.mesh, rules, profile, dtype, timed_steps(profile, step, job.mesh, rules, dtype)).parts.rules;
 }
 
 }  // namespace motley::app

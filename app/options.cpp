@@ -188,6 +188,7 @@ void add_verbs(CLI::App& app, Options& o, Words& w) {
                    "also write the plan there, as JSON: for --plan of train, eval, predict, verify, explain")
       ->type_name("FILE");
 
+  plan->add_option("--layout", o.layout, "also write the chosen layout and parts there, as a layout file")->type_name("FILE");
   plan->add_flag("--measure", o.measure, "run real steps of the plans that are predicted to be near; the profile keeps them");
   add_step_seconds(plan, o);
 

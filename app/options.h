@@ -40,8 +40,9 @@ struct Options {
   ProgressMode progress = ProgressMode::automatic;
   LogLevel log_level = LogLevel::info;
   Form form = Form::text;
-  std::filesystem::path output{}, mesh{}, run_directory{}, dump{}, svg{}, trace{};  // empty: not given; trace: of train
-  std::filesystem::path weights{};                                                  // for eval, predict and train
+  std::filesystem::path output{}, mesh{}, run_directory{}, dump{}, svg{}, trace{},
+      layout{};                            // empty: not given; trace: of train; layout: of plan
+  std::filesystem::path weights{};         // for eval, predict and train
   std::filesystem::path plan{};            // of train, eval, predict, verify, explain: what `plan -o` has saved; empty: chosen now
   std::vector<std::string> inputs{};       // for predict: FILE or NAME=FILE
   std::string resume{};                    // train: a run directory, a checkpoint or "auto"; empty: a new run

@@ -29,6 +29,7 @@ const KindFacts& find(OutputKind kind) {
                                             {OutputKind::picture, "an SVG picture", {}, "<svg"},
                                             {OutputKind::mesh, "a mesh", {"axes"}},
                                             {OutputKind::model, "a model", {"layers", "zoo"}},
+                                            {OutputKind::layout, "a layout", {"split", "tensors", "place"}},
                                             {OutputKind::profile, "a profile", {"kernels"}},
                                             {OutputKind::trace, "a Chrome trace", {}, "{\"displayTimeUnit\""},
                                             {OutputKind::array, "a .npy array", {}, "\x93NUMPY"},

@@ -15,6 +15,7 @@ enum class OutputKind : std::uint8_t {
   picture,
   mesh,
   model,
+  layout,
   profile,
   trace,
   array,

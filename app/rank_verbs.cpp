@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "base/units.h"
 #include "explain/explain.h"
+#include "plan/rules_json.h"
 #include "run/agreed.h"
 #include "run/trace_summary.h"
 #include "train/course.h"
@@ -227,6 +228,7 @@ void give_plan(const Job& job, const JobPlans& plans, const Profile& profile, co
   all.insert(all.end(), notes.begin(), notes.end());
   if (options.form == Form::json || !options.output.empty())
     give_result(plan_file_of(job, plans, profile, detail), options.output, console);
+  if (!options.layout.empty()) give_result(to_text(to_json(plan.data().rules), 2) + "\n", options.layout, console);
   if (options.form == Form::json) {  // notes are about this machine: JSON contains only the plan
     for (const std::string& note : all) console.say(LogLevel::warning, "note: " + note);
     return;

@@ -144,6 +144,10 @@ void require_svm_files(const Options& options) {
 // Checked before anything is measured; a profile's directory is created.
 void check_outputs(const Options& options, const Subject& subject) {
   if (is_svm(options)) return require_svm_files(options);
+  if (!options.layout.empty()) {
+    require_not_in_job("--layout", options.layout, subject.job->joined);
+    require_output("--layout", options.layout, OutputKind::layout);
+  }
   const std::string option = options.svg.empty() ? "-o" : "--svg";
   const fs::path& file = options.svg.empty() ? options.output : options.svg;
   if (file.empty()) return;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // How long does planning take, how many plans does it make, how much memory does it need? ResNet-50 and MobileNetV2 (224 x 224),
-// U-Net and GPT, batch 256, the batch cut over 2 to 64 ranks of four unlike speeds (1, 0.6, 0.3, 0.15) on one host, on two, and on
-// as many hosts as ranks; without a profile, and to 16 ranks with a synthetic one: staircases of 16 filters and channels, links of
-// 1 us and 10 GB/s in a host, 30 us and 1 GB/s between hosts. Each row is planned in a process of its own: seconds of the processor
-// while it plans, complete plans that are predicted, the most memory that the process had. A row that takes longer than the limit
-// has none.
-//   plan [--quick] [--json FILE] [--net NAME] [--ranks N] [--hosts N] [--profile yes|no] [--limit-seconds N]
+// U-Net and GPT, batch 256, over 2 to 64 ranks of four unlike speeds (1, 0.6, 0.3, 0.15) on one host, on two, and on as many hosts
+// as ranks: the batch cut without a profile, and to 16 ranks with a synthetic one; with it also a layout that the planner chooses:
+// staircases of 16 filters and channels, links of 1 us and 10 GB/s in a host, 30 us and 1 GB/s between hosts. Each row is planned
+// in a process of its own: seconds of the processor while it plans, complete plans that are predicted, the most memory that the
+// process had. A row that takes longer than the limit has none.
+//   plan [--quick] [--json FILE] [--net NAME] [--ranks N] [--hosts N] [--profile yes|no] [--layout batch|auto] [--limit-seconds N]
 #include <motley/motley.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -18,6 +18,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "balance/needed_kernels.h"
@@ -38,7 +39,7 @@ constexpr double kSpeeds[] = {1, 0.6, 0.3, 0.15};
 struct Row {
   std::string net{};
   int ranks = 1, hosts = 1;
-  bool profile = false;
+  bool profile = false, automatic = false;  // automatic: the planner chooses the layout
 };
 
 struct Cost {
@@ -66,17 +67,22 @@ double seconds_of(KernelSpec spec, double speed) {
   return 2e-6 + std::max(memory, spec.op == KernelOp::map ? 0.0 : flops(spec) / (100e9 * speed));
 }
 
-Profile profile_of(const Mesh& mesh, const Step& step, const LayoutRules& rules) {
+// Of the kernels that either layout may run.
+Profile profile_of(const Mesh& mesh, const Step& step) {
   Profile out;
   std::vector<int> ranks;
   for (int r = 0; r < mesh.ranks(); r++) ranks.push_back(r);
-  const KernelsByRank kernels = candidate_kernels(passes_for(step, rules), mesh, rules, ranks);
+  KernelsByRank kernels = candidate_kernels(step, mesh, {{"batch", "all"}}, ranks);
+  const KernelsByRank others = candidate_kernels(step, mesh, LayoutRules::automatic(), ranks);
   for (int r = 0; r < mesh.ranks(); r++) {
     DeviceFacts& facts = out.devices.emplace_back();
     facts.name = mesh.device(r).name;
     facts.kind = "cpu";
     facts.host = mesh.device(r).host;
-    for (const KernelSpec& spec : kernels[static_cast<std::size_t>(r)]) {
+    std::vector<KernelSpec>& its = kernels[static_cast<std::size_t>(r)];
+    const std::vector<KernelSpec>& more = others[static_cast<std::size_t>(r)];
+    its.insert(its.end(), more.begin(), more.end());
+    for (const KernelSpec& spec : its) {
       const double seconds = seconds_of(spec, kSpeeds[r % std::size(kSpeeds)]);
       out.add({r, spec, {seconds, seconds, seconds, 5}, "synthetic"});
     }
@@ -98,12 +104,11 @@ double processor_seconds() {
 }
 
 Cost plan_of(const Row& row) {
-  const bench::Network net = bench::network(row.net, kBatch);
+  const bench::Network net = bench::network(row.net, row.net == "vgg11" ? kBatch / 16 : kBatch);
   const Step step = training(net.loss, Sgd{.learning_rate = 0.01, .momentum = 0.9});
   const Mesh mesh = mesh_of(row);
-  LayoutRules rules;
-  rules.split.push_back({"batch", "all"});
-  const Profile profile = row.profile ? profile_of(mesh, step, rules) : Profile{};
+  const LayoutRules rules = row.automatic ? LayoutRules::automatic() : LayoutRules{{"batch", "all"}};
+  const Profile profile = row.profile ? profile_of(mesh, step) : Profile{};
   const double begin = processor_seconds();
   const std::int64_t before = plans_predicted();
   const Plan plan = balance(step, mesh, rules, profile);
@@ -143,7 +148,7 @@ Measured measured(const Row& row, int limit_seconds) {
 }
 
 struct Options {
-  std::string json{}, net{}, profile{};
+  std::string json{}, net{}, profile{}, layout{};
   int ranks = 0, hosts = 0, limit_seconds = 300;
   bool quick = false;
 };
@@ -163,6 +168,8 @@ Options options_of(const std::vector<std::string>& words) {
       out.net = value;
     else if (word == "--profile" && (value == "yes" || value == "no"))
       out.profile = value;
+    else if (word == "--layout" && (value == "batch" || value == "auto"))
+      out.layout = value;
     else if (word == "--ranks")
       out.ranks = std::stoi(value);
     else if (word == "--hosts")
@@ -170,7 +177,9 @@ Options options_of(const std::vector<std::string>& words) {
     else if (word == "--limit-seconds")
       out.limit_seconds = std::stoi(value);
     else
-      throw UserError("argument \"" + word + "\" (known: --quick --json --net --ranks --hosts --profile yes|no --limit-seconds)",
+      throw UserError("argument \"" + word +
+                          "\" (known: --quick --json --net --ranks --hosts --profile yes|no --layout batch|auto "
+                          "--limit-seconds)",
                       Exit::usage);
   }
   return out;
@@ -178,14 +187,15 @@ Options options_of(const std::vector<std::string>& words) {
 
 std::vector<Row> rows_of(const Options& options) {
   std::vector<Row> out;
-  for (const char* net : {"resnet50", "mobilenet_v2", "unet", "gpt"})
+  for (const char* net : {"resnet50", "mobilenet_v2", "unet", "gpt", "vgg11"})
     for (const int ranks : {2, 4, 8, 16, 64})
       for (const int hosts : std::set{1, 2, ranks})
-        for (const bool profile : {false, true}) {
-          const Row row{net, ranks, hosts, profile};
+        for (const auto& [profile, automatic] : {std::pair{false, false}, {true, false}, {true, true}}) {
+          const Row row{net, ranks, hosts, profile, automatic};
           const bool chosen = (options.net.empty() || options.net == net) && (options.ranks == 0 || options.ranks == ranks) &&
                               (options.hosts == 0 || options.hosts == hosts) &&
-                              (options.profile.empty() || (options.profile == "yes") == profile);
+                              (options.profile.empty() || (options.profile == "yes") == profile) &&
+                              (options.layout.empty() || (options.layout == "auto") == automatic);
           const bool small = row.net == "resnet50" && ranks <= 8 && hosts <= 2;
           if (chosen && (!profile || ranks <= 16) && (!options.quick || small)) out.push_back(row);
         }
@@ -194,17 +204,18 @@ std::vector<Row> rows_of(const Options& options) {
 
 int bench_all(const Options& options) {
   Json rows{Json::Array{}};
-  std::printf("net           ranks  hosts  profile    cpu s   plans  peak MB   step ms\n");
+  std::printf("net           ranks  hosts  profile  layout    cpu s   plans  peak MB   step ms\n");
   for (const Row& row : rows_of(options)) {
     const Measured of = measured(row, options.limit_seconds);
-    std::printf("%-12s %6d %6d  %-7s", row.net.c_str(), row.ranks, row.hosts, row.profile ? "yes" : "no");
+    const char* const layout = row.automatic ? "auto" : "batch";
+    std::printf("%-12s %6d %6d  %-7s  %-6s", row.net.c_str(), row.ranks, row.hosts, row.profile ? "yes" : "no", layout);
     if (of.cost)
       std::printf(" %8.2f %7lld %8.0f %9.2f\n", of.cost->cpu_seconds, static_cast<long long>(of.cost->plans), of.peak_bytes / 1e6,
                   of.cost->step_seconds * 1e3);
     else
       std::printf("  > %d s\n", options.limit_seconds);
     Json cells;
-    cells.set("net", row.net).set("ranks", row.ranks).set("hosts", row.hosts).set("profile", row.profile);
+    cells.set("net", row.net).set("ranks", row.ranks).set("hosts", row.hosts).set("profile", row.profile).set("layout", layout);
     cells.set("planning_cpu_seconds", of.cost ? Json(of.cost->cpu_seconds) : Json());
     cells.set("plans", of.cost ? Json(of.cost->plans) : Json());
     cells.set("peak_bytes", of.cost ? Json(of.peak_bytes) : Json());

@@ -60,9 +60,19 @@ struct Rule {
   bool operator==(const Rule&) const = default;
 };
 
+/// What the planner chooses in addition to parts: the layouts of layers.
+struct OpenLayouts {
+  bool everything = false;            ///< of every layer without a place or an override of its own
+  std::vector<std::string> dims{};    ///< whether a layer that has one of these dims is cut along it
+  std::vector<std::string> layers{};  ///< of these layers
+  bool any() const { return everything || !dims.empty() || !layers.empty(); }  ///< whether anything is chosen
+  bool operator==(const OpenLayouts&) const = default;
+};
+
 /// How all tensors of a step are cut. Checked once a step and a mesh are given: balance(), measure().
 struct LayoutRules {
   LayoutRules() = default;
+  static LayoutRules automatic();                                   ///< the planner chooses everything: "auto"
   LayoutRules(std::initializer_list<Rule> rules) : split(rules) {}  ///< rules for every tensor that has the dim
   static LayoutRules load(const std::filesystem::path& file);       ///< Reads a layout file. UserError with file, line and column
   /// Overrides for one tensor (a parameter's or a layer output's name) or for all tensors of one layer. Returns these rules.
@@ -72,6 +82,7 @@ struct LayoutRules {
   std::vector<Rule> split{};                                 ///< for every tensor that has the dim
   std::map<std::string, std::vector<Rule>> tensors{};        ///< overrides: tensor or layer -> its rules
   std::map<std::string, std::vector<std::string>> places{};  ///< layer -> the devices that compute it
+  OpenLayouts open{};                                        ///< what balance() chooses by the profile
   /// Where parameters are stored if another plan has decided that (Plan::homes()): parameter -> boxes of ranks, none empty, that
   /// hold each element once. Parameters not named here are stored as the rules cut them; names that the step does not have are
   /// ignored.

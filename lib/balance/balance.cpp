@@ -10,7 +10,6 @@
 #include "balance/balance_within.h"
 #include "balance/baselines.h"
 #include "balance/choose_apart.h"
-#include "balance/choose_parts.h"
 #include "balance/near_rules.h"
 #include "balance/needed_kernels.h"
 #include "balance/timed_steps.h"
@@ -85,20 +84,22 @@ Plan balance_within(const std::vector<Index>& memory, const Step& step, const Me
     throw UserError("the profile is of " + std::to_string(profile.devices.size()) + " devices, the mesh has " +
                     std::to_string(mesh.ranks()));
   require_rules(step.passes(), mesh, rules);
-  const Passes passes = passes_for(step, rules);
-  const Cost cost = cost_for(passes, mesh, profile, options.dtype);
-  ChosenParts chosen =
-      choose_by_steps(passes, mesh, rules, profile, options.dtype, cost, timed_steps(profile, step, given, rules, options.dtype));
+  ChosenLayout layout =
+      choose_by_steps(step, mesh, rules, profile, options.dtype, timed_steps(profile, step, given, rules, options.dtype));
+  ChosenParts& chosen = layout.parts;
   PlanData data = std::move(chosen.plan);
   if (const auto undefined = undefined_statistics(data, mesh)) throw UserError(*undefined);
   choose_apart(data, profile);
   data.cuts = std::move(chosen.cuts);
   data.notes = std::move(chosen.notes);
+  if (!layout.text.empty()) data.notes.push_back(fmt::format("layout chosen: {}", layout.text));
   if (data.repeats)
     data.notes.push_back(
         "parameters are sent again in each micro-batch: a rank lacks the memory to keep what it receives of them for a whole step");
   for (std::string& note : reshaping_notes(data)) data.notes.push_back(std::move(note));
-  if (options.baselines) data.baselines = baselines_of(passes, mesh, rules, profile, options.dtype, cost, chosen.base);
+  if (options.baselines)
+    data.baselines = baselines_of(layout.passes, mesh, layout.rules, profile, options.dtype,
+                                  cost_for(layout.passes, mesh, profile, options.dtype), chosen.base);
   if (const auto& b = data.baselines.fast_alone; b && data.step_seconds && *b < *data.step_seconds * 0.99)
     data.notes.push_back(
         fmt::format("one device alone would take {:.3f} ms a step, this plan {:.3f} ms: the rules leave work on the others; "

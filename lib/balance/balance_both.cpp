@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "balance/balance_within.h"
+#include "balance/choose_layout.h"
 #include "base/at.h"
 #include "plan/plan_data.h"
 #include "program/compile.h"
@@ -54,7 +55,7 @@ class JointBalance {
   Index limit(std::size_t r) const { return mesh_.devices()[r].memory_bytes; }
 
   Plan evaluation_within(const std::vector<Index>& memory, const Plan& trains) const {
-    LayoutRules rules = rules_within(evaluation_, rules_);
+    LayoutRules rules = rules_within(evaluation_, with_open_parts(trains.data().rules, rules_));
     rules.homes = trains.homes();
     return balance_within(memory, evaluation_, mesh_, rules, profile_, {.dtype = options_.dtype, .baselines = false});
   }

@@ -12,6 +12,7 @@
 #include "balance/part_tables.h"
 #include "balance/timed_steps.h"
 #include "base/at.h"
+#include "plan/planner.h"
 
 namespace motley {
 
@@ -39,55 +40,62 @@ std::string name_of_rules(const LayoutRules& resolved) {
 }
 
 // The least measured of these; nothing: none of them ran.
-std::optional<LayoutRules> fastest_that_ran(const std::vector<NearRules>& near, const TimedSteps& steps) {
-  const LayoutRules* best = nullptr;
+const NearRules* fastest_that_ran(const std::vector<NearRules>& near, const TimedSteps& steps) {
+  const NearRules* best = nullptr;
   double least = 0;
   for (const NearRules& one : near)
     if (const TimedPlan* ran = timed_plan(steps, one.rules); ran != nullptr && (best == nullptr || ran->median < least)) {
-      best = &one.rules;
+      best = &one;
       least = ran->median;
     }
-  return best == nullptr ? std::nullopt : std::optional(*best);
+  return best;
 }
 
 }  // namespace
 
-std::vector<NearRules> near_rules(const ChosenParts& chosen, const Passes& passes, const Mesh& mesh, const LayoutRules& rules,
-                                  const Cost& cost) {
-  std::vector<NearRules> out{{name_of_rules(chosen.rules), chosen.rules}};
+std::vector<NearRules> near_rules(const std::vector<ChosenLayout>& layouts, const Mesh& mesh, const Profile& profile, DType dtype) {
+  const auto& [text, rules, passes, chosen, uniform] = layouts.front();
+  std::vector<NearRules> out{{text.empty() ? name_of_rules(chosen.rules) : text, chosen.rules}};
   const std::vector<Variable> variables = variables_of(passes, mesh, rules);
-  if (std::none_of(variables.begin(), variables.end(), [](const Variable& v) { return v.by == CutBy::profile; })) return out;
-  const auto add = [&](const Assignment& parts, const std::string& name) {
-    LayoutRules near = with_parts(rules, mesh, variables, parts);
+  const auto add = [&](LayoutRules near, const std::string& name, std::size_t layout) {
     const auto same = std::find_if(out.begin(), out.end(), [&](const NearRules& one) { return one.rules == near; });
     if (same == out.end() && out.size() < kMostRules)
-      out.push_back({name.empty() ? name_of_rules(near) : name, std::move(near)});
+      out.push_back({name.empty() ? name_of_rules(near) : name, std::move(near), layout});
     else if (same != out.end() && !name.empty())
       same->name = name;
   };
-  add(even_over(RankSet(static_cast<std::size_t>(mesh.ranks()), true), chosen.rules, mesh, variables), "even parts");
-  const std::vector<double> seconds = seconds_alone(passes, mesh, cost);
-  RankSet fastest(seconds.size(), false);
-  const auto first = std::min_element(seconds.begin(), seconds.end()) - seconds.begin();
-  at(fastest, first) = true;
-  add(even_over(fastest, chosen.rules, mesh, variables), mesh.device(static_cast<int>(first)).name + " alone");
-  for (const Assignment& parts : chosen.near) add(parts, "");
+  const bool open = std::any_of(variables.begin(), variables.end(), [](const Variable& v) { return v.by == CutBy::profile; });
+  if (open) {
+    const auto with = [&](const Assignment& parts) { return with_parts(rules, mesh, variables, parts); };
+    add(with(even_over(RankSet(static_cast<std::size_t>(mesh.ranks()), true), chosen.rules, mesh, variables)), "even parts", 0);
+    const std::vector<double> seconds = seconds_alone(passes, mesh, cost_for(passes, mesh, profile, dtype));
+    RankSet fastest(seconds.size(), false);
+    const auto first = std::min_element(seconds.begin(), seconds.end()) - seconds.begin();
+    at(fastest, first) = true;
+    add(with(even_over(fastest, chosen.rules, mesh, variables)), mesh.device(static_cast<int>(first)).name + " alone", 0);
+  }
+  for (std::size_t k = 1; k < layouts.size(); k++) add(layouts[k].parts.rules, layouts[k].text, k);
+  for (const Assignment& parts : chosen.near) add(with_parts(rules, mesh, variables, parts), "", 0);
   return out;
 }
 
-ChosenParts choose_by_steps(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype,
-                            const Cost& cost, const TimedSteps* steps) {
-  ChosenParts chosen = choose_parts(passes, mesh, rules, profile, dtype, cost);
-  if (steps == nullptr) return chosen;
-  const std::optional<LayoutRules> fastest = fastest_that_ran(near_rules(chosen, passes, mesh, rules, cost), *steps);
-  if (!fastest || *fastest == chosen.rules) return chosen;
-  ChosenParts out = choose_parts(passes, mesh, *fastest, profile, dtype, cost);
-  if (!fits(out.plan)) return chosen;
-  for (std::size_t i = 0; i < out.cuts.size() && i < chosen.cuts.size(); i++)
-    if (!chosen.cuts[i].why.empty()) out.cuts[i].why = "the fastest in real steps";
-  out.notes = std::move(chosen.notes);
-  out.base = std::move(chosen.base);
-  return out;
+ChosenLayout choose_by_steps(const Step& step, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype,
+                             const TimedSteps* steps) {
+  std::vector<ChosenLayout> layouts = choose_layouts(step, mesh, rules, profile, dtype);
+  if (steps == nullptr) return std::move(layouts.front());
+  const std::vector<NearRules> near = near_rules(layouts, mesh, profile, dtype);
+  const NearRules* fastest = fastest_that_ran(near, *steps);
+  if (fastest == nullptr || fastest->rules == layouts.front().parts.rules) return std::move(layouts.front());
+  ChosenLayout& layout = layouts[fastest->layout];
+  const Passes passes = passes_for(step, fastest->rules);
+  ChosenParts out = choose_parts(passes, mesh, fastest->rules, profile, dtype, cost_for(passes, mesh, profile, dtype));
+  if (!fits(out.plan)) return std::move(layouts.front());
+  for (std::size_t i = 0; i < out.cuts.size() && i < layout.parts.cuts.size(); i++)
+    if (!layout.parts.cuts[i].why.empty()) out.cuts[i].why = "the fastest in real steps";
+  out.notes = std::move(layout.parts.notes);
+  out.base = std::move(layout.parts.base);
+  layout.parts = std::move(out);
+  return std::move(layout);
 }
 
 }  // namespace motley

@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "balance/candidate_sizes.h"
+#include "balance/choose_layout.h"
 #include "plan/kernel_of.h"
 #include "plan/planner.h"
 #include "plan/tiles.h"
@@ -13,6 +14,8 @@
 namespace motley {
 
 namespace {
+
+constexpr Index kMostSizes = 24, kFewSizes = 8;  // per dim; few where several layouts are compared
 
 struct Specs {
   std::vector<KernelSpec> list{};
@@ -112,10 +115,19 @@ KernelsByRank needed_kernels(const Passes& passes, const Mesh& mesh, const Layou
   return out;
 }
 
-KernelsByRank candidate_kernels(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const std::vector<int>& ranks) {
-  constexpr Index kMost = 24;  // sizes per dim
-  return needed_kernels(passes, mesh, rules, {}, DType::f32, ranks,
-                        [](const Variable& v) { return candidate_sizes(v.size, kMost); });
+KernelsByRank candidate_kernels(const Step& step, const Mesh& mesh, const LayoutRules& rules, const std::vector<int>& ranks) {
+  const std::vector<LayoutRules> layouts = layouts_to_measure(step, mesh, rules);
+  const Index most = layouts.size() == 1 ? kMostSizes : kFewSizes;  // sizes per dim
+  std::vector<Specs> specs(ranks.size());
+  for (const LayoutRules& layout : layouts) {
+    KernelsByRank its = needed_kernels(passes_for(step, layout), mesh, layout, {}, DType::f32, ranks,
+                                       [&](const Variable& v) { return candidate_sizes(v.size, most); });
+    for (std::size_t i = 0; i < ranks.size(); i++)
+      for (KernelSpec& s : its[i]) specs[i].add(std::move(s));
+  }
+  KernelsByRank out;
+  for (Specs& one : specs) out.push_back(std::move(one.list));
+  return out;
 }
 
 }  // namespace motley

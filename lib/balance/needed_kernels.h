@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which kernels to measure for a step under rules.
 #pragma once
+#include <motley/step.h>
+
 #include <functional>
 #include <vector>
 
@@ -19,8 +21,9 @@ using KernelsByRank = std::vector<std::vector<KernelSpec>>;
 // of `sizes` each convolution, dense layer and pool that follows a cut whose part is to be chosen.
 KernelsByRank needed_kernels(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype,
                              const std::vector<int>& ranks, const SizesOf& sizes);
-// Those that a complete profile has, whatever plan is chosen from it: at the candidate sizes of each dim, in f32.
-KernelsByRank candidate_kernels(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const std::vector<int>& ranks);
+// Those that a complete profile has, whatever plan is chosen from it: at the candidate sizes of each dim, in f32; where layouts are
+// open, of each uniform one.
+KernelsByRank candidate_kernels(const Step& step, const Mesh& mesh, const LayoutRules& rules, const std::vector<int>& ranks);
 // The kernels that `rank` runs under one plan as it is: as a profile keeps them, and with the bias and activation that are fused
 // into each.
 std::vector<KernelSpec> kernels_of(const CommonPlan& plan, int rank);

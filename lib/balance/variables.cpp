@@ -85,7 +85,7 @@ bool is_chosen(const Rule& rule) {
 
 bool needs_profile(const LayoutRules& rules) {
   const auto any = [](const std::vector<Rule>& list) { return std::any_of(list.begin(), list.end(), is_chosen); };
-  return any(rules.split) ||
+  return rules.open.any() || any(rules.split) ||
          std::any_of(rules.tensors.begin(), rules.tensors.end(), [&](const auto& of) { return any(of.second); });
 }
 

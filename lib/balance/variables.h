@@ -39,7 +39,8 @@ LayoutRules with_parts(LayoutRules rules, const Mesh& mesh, const std::vector<Va
 // The rules with all cuts made by `by`; nothing: there is no such cut.
 std::optional<LayoutRules> cut_by(LayoutRules rules, const Passes& passes, CutBy by);
 Assignment even_parts(const std::vector<Variable>& variables);
-// Whether the planner chooses the parts of the rule (of some rule) by a profile; explicit, even and given shares need no profile.
+// Whether the planner chooses the parts of the rule (of some rule, or a layout) by a profile; explicit, even and given shares need
+// no profile.
 bool is_chosen(const Rule& rule);
 bool needs_profile(const LayoutRules& rules);
 std::vector<Variable> variables_of(const Passes& passes, const Mesh& mesh, const LayoutRules& rules);

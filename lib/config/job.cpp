@@ -168,8 +168,8 @@ class JobReader {
                });
              },
              path_or(model_schema(VersionKey::optional))},
-            {"layout", "how dims are cut: a path or the object", "text or object", true,
-             [this](Reader&, const Json& j, JobParts& p) { p.rules = read_part("layout", j, read_rules); },
+            {"layout", "how dims are cut: \"auto\", a path or the object; default: auto, the planner chooses", "text or object",
+             false, [this](Reader&, const Json& j, JobParts& p) { p.rules = read_part("layout", j, read_rules); },
              path_or(rules_schema(VersionKey::optional))},
             {"profile", "where measured times are stored, when to measure: a path or the object", "object", false,
              [](Reader& r, const Json& j, JobParts& p) {
@@ -367,6 +367,8 @@ class JobReader {
 };
 
 JobParts read_parts(JobTree& tree, Complaints& complaints, Data data) {
+  if (Json& root = tree.root(); std::holds_alternative<Json::Object>(root.value) && root.find("layout") == nullptr)
+    root.set("layout", "auto");
   tree.resolve_paths();
   JobReader reader(tree, complaints);
   JobParts parts = reader.read();
@@ -417,6 +419,7 @@ Job finish(JobTree& tree, JobParts parts, Complaints& complaints, const std::str
                    "without a \"name\" a job is called as its file; " + too_long(stem) + "; give it a \"name\"");
   complaints.raise();
   check(parts.mesh.whole && parts.model && parts.rules && parts.data && parts.train, "a part that is not read is complained about");
+  if (parts.mesh.whole->ranks() == 1) parts.rules->open = {};  // there is nothing to choose
   if (parts.name.empty()) {
     parts.name = stem;
     tree.root().set("name", parts.name);

@@ -56,6 +56,7 @@ class RuleChecker {
     check_split();
     check_tensors();
     check_places();
+    check_open();
     check_homes();
     for (RuleComplaint& c : conflicts_of_rules(subject_, passes_, rules_, bad_)) out_.push_back(std::move(c));
     return std::move(out_);
@@ -227,6 +228,20 @@ class RuleChecker {
     });
   }
 
+  void check_open() {
+    std::vector<std::string> dims;
+    for (const auto& [dim, size] : sizes_)
+      if (!is_window(dim)) dims.push_back(dim);
+    for (const std::string& dim : rules_.open.dims)
+      if (!Reader::is_one_of(dim, dims) && !subject_.may_be(dim))
+        refuse("/split/" + pointer_token(dim), "the model has no dim " + quoted(dim) + did_you_mean(dim, dims));
+    const std::vector<std::string> layers(known_layers_.begin(), known_layers_.end());
+    for (const std::string& layer : rules_.open.layers)
+      if (!layers_.contains(layer) && !subject_.may_be(layer))
+        refuse("/tensors/" + pointer_token(layer),
+               "the layout of a layer can be \"auto\"; the model has no layer " + quoted(layer) + did_you_mean(layer, layers));
+  }
+
   void check_places() {
     std::vector<std::string> devices;
     if (subject_.devices != nullptr)
@@ -314,6 +329,8 @@ LayoutRules rules_within(const Passes& passes, LayoutRules rules) {
   std::erase_if(rules.split, [&](const Rule& rule) { return !sizes.contains(rule.dim); });
   std::erase_if(rules.tensors, [&](const auto& one) { return !known(one.first); });
   std::erase_if(rules.places, [&](const auto& one) { return !known(one.first); });
+  std::erase_if(rules.open.dims, [&](const std::string& dim) { return !sizes.contains(dim); });
+  std::erase_if(rules.open.layers, [&](const std::string& layer) { return !known(layer); });
   return rules;
 }
 

@@ -29,9 +29,15 @@ struct Fields<Rule> {
   static constexpr std::tuple list{field("dim", &Rule::dim), field("axes", &Rule::axes), field("parts", &Rule::parts)};
 };
 template <>
+struct Fields<OpenLayouts> {
+  static constexpr std::tuple list{field("everything", &OpenLayouts::everything), field("dims", &OpenLayouts::dims),
+                                   field("layers", &OpenLayouts::layers)};
+};
+template <>
 struct Fields<LayoutRules> {
   static constexpr std::tuple list{field("split", &LayoutRules::split), field("tensors", &LayoutRules::tensors),
-                                   field("places", &LayoutRules::places), field("homes", &LayoutRules::homes)};
+                                   field("places", &LayoutRules::places), field("homes", &LayoutRules::homes),
+                                   field("open", &LayoutRules::open)};
 };
 template <>
 struct Fields<BalanceOptions> {

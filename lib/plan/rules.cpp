@@ -3,6 +3,12 @@
 
 namespace motley {
 
+LayoutRules LayoutRules::automatic() {
+  LayoutRules out;
+  out.open.everything = true;
+  return out;
+}
+
 LayoutRules& LayoutRules::tensor(const std::string& name, std::vector<Rule> rules) {
   tensors[name] = std::move(rules);
   return *this;

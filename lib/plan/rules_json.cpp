@@ -12,6 +12,7 @@ namespace {
 
 constexpr Index kMostPartSize = Index{1} << 53;
 const std::vector<std::string> kCuts{"profile", "even", "proportional"};
+const char* const kAuto = "auto";  // the planner chooses
 const char* const kPartsForm = "expected \"profile\", \"even\", \"proportional\", { \"shares\": [...] } or a list of sizes";
 
 // The content of one rule's object, before it becomes a Rule.
@@ -159,14 +160,35 @@ void read_dims(Reader& r, const Json& j, std::vector<Rule>& out) {
   });
 }
 
+bool is_auto(const Json& j) {
+  const auto* word = std::get_if<std::string>(&j.value);
+  return word != nullptr && *word == kAuto;
+}
+
 void read_split(Reader& r, const Json& j, LayoutRules& rules) {
-  read_dims(r, j, rules.split);
+  if (is_auto(j)) {
+    rules.open.everything = true;
+    return;
+  }
+  Json said = j;
+  if (auto* members = std::get_if<Json::Object>(&said.value))
+    std::erase_if(*members, [&](const Json::Member& m) {
+      const bool open = is_auto(m.value) && is_name(m.key);
+      if (open) rules.open.dims.push_back(m.key);
+      return open;
+    });
+  read_dims(r, said, rules.split);
   // null removes a rule (`--set layout.split.filters1=null`).
   std::erase_if(rules.split, [](const Rule& rule) { return rule.axes.names.empty(); });
 }
 
 void read_tensors(Reader& r, const Json& j, LayoutRules& rules) {
-  each_member(r, j, [&](const Json::Member& m) { read_dims(r, m.value, rules.tensors[m.key]); });
+  each_member(r, j, [&](const Json::Member& m) {
+    if (is_auto(m.value))
+      rules.open.layers.push_back(m.key);
+    else
+      read_dims(r, m.value, rules.tensors[m.key]);
+  });
 }
 
 void read_place(Reader& r, const Json& j, LayoutRules& rules) {
@@ -193,8 +215,10 @@ Json rule_schema() {
 
 Table<LayoutRules> rules_table(VersionKey version) {
   return {version_field<LayoutRules>(version),
-          {"split", "dim -> axis and how to cut it", "object", false, read_split, rule_schema()},
-          {"tensors", "overrides of single tensors", "object", false, read_tensors, schema_of_map(rule_schema())},
+          {"split", "dim -> axis and how to cut it, or \"auto\"; \"auto\" alone: the planner chooses every layout",
+           "text or object", false, read_split, schema_of_any({schema_of_words({kAuto}), rule_schema()})},
+          {"tensors", "overrides of single tensors; layer -> \"auto\": the planner chooses its layout", "object", false,
+           read_tensors, schema_of_map(schema_of_any({schema_of_words({kAuto}), rule_schema()}))},
           {"place", "layer -> the devices that compute it", "object", false, read_place,
            schema_of_map(schema_of_any({schema_of_type("text"), schema_of_list(schema_of_type("text"))}))}};
 }
@@ -224,7 +248,7 @@ Json dims_json(const std::vector<Rule>& rules) {
 
 std::optional<LayoutRules> read_rules(Reader& reader, const Json& json, VersionKey version) {
   LayoutRules rules;
-  if (refuse_auto(reader, json, "write the rules, or the path of a layout file")) return std::nullopt;
+  if (is_auto(json)) return LayoutRules::automatic();
   if (!reader.object(json, rules_table(version), rules)) return std::nullopt;
   return rules;
 }
@@ -236,8 +260,12 @@ Json rules_schema(VersionKey version) {
 Json to_json(const LayoutRules& rules) {
   Json out, tensors{Json::Object{}}, places{Json::Object{}};
   for (const auto& [name, dims] : rules.tensors) tensors.set(name, dims_json(dims));
+  for (const std::string& layer : rules.open.layers) tensors.set(layer, kAuto);
+  Json split = dims_json(rules.split);
+  for (const std::string& dim : rules.open.dims) split.set(dim, kAuto);
+  if (rules.open.everything) split = kAuto;
   for (const auto& [layer, devices] : rules.places) places.set(layer, names_json(devices));
-  out.set("version", 1).set("split", dims_json(rules.split)).set("tensors", std::move(tensors)).set("place", std::move(places));
+  out.set("version", 1).set("split", std::move(split)).set("tensors", std::move(tensors)).set("place", std::move(places));
   return out;
 }
 

@@ -316,47 +316,72 @@ double Sweeper::exchange(int tensor, const std::vector<BoxMessage>& messages, co
   return *std::max_element(seconds.begin(), seconds.end());
 }
 
-// Decides one tensor, given what its readers need of it and its writers' picks (an absent one is chosen).
-Sweeper::Decided Sweeper::decide(int t, const std::vector<Boxes>& needs, const std::map<int, Pick>& picks) const {
-  const auto here = static_cast<std::size_t>(t);
-  const StepTensor& tensor = passes_.tensors[here];
-  Decided out;
-  out.needs = needs[here];
-  TensorPlan& plan = out.plan;
+// The tensor's layout, what its readers need, and where it is stored before they read it.
+TensorPlan Sweeper::stored(int t, const Boxes& needs) const {
+  const StepTensor& tensor = at(passes_.tensors, t);
+  TensorPlan plan;
   plan.layout = layouts_.of(t);
   const bool owned = tensor.role == TensorRole::parameter_gradient;
-  plan.readers = owned ? home(tensor.of) : held_of(needs[here]);
-  if (writers_[here].empty()) {
-    plan.home = plan.readers;  // inputs, constants: read where the data is, nothing is sent
-    if (tensor.role == TensorRole::parameter) {
-      plan.home = home(t);
-      plan.fill.messages = copies(plan.home, plan.readers);
-      out.cost += exchange(t, plan.fill.messages, plan.readers);
-    }
+  plan.readers = owned ? home(tensor.of) : held_of(needs);
+  if (at(writers_, t).empty())  // inputs, constants: read where the data is, nothing is sent
+    plan.home = tensor.role == TensorRole::parameter ? home(t) : plan.readers;
+  else
+    plan.home = owned ? plan.readers : resting(t, plan.readers);
+  return plan;
+}
+
+void Sweeper::add_messages(int t, const std::vector<PassPlan>& writers, TensorPlan& plan) const {
+  const TensorRole role = at(passes_.tensors, t).role;
+  if (writers.empty()) {
+    if (role == TensorRole::parameter) plan.fill.messages = copies(plan.home, plan.readers);
     plan.owners = plan.home;
-    return out;
+    return;
   }
-  if (plan.readers.empty()) return out;
-  plan.home = owned ? plan.readers : resting(t, plan.readers);
-  for (int w : writers_[here]) {
-    auto given = picks.find(w);
-    out.picks.push_back(given != picks.end() ? given->second : cheapest(w, plan.home, needs));
-    out.passes.push_back(work(w, out.picks.back(), plan.home));
-    out.cost += compute(w, out.passes.back());
-  }
-  Moves moves = route(writers_[here], out.passes, plan.home);
+  Moves moves = route(at(writers_, t), writers, plan.home);
   plan.add.messages = std::move(moves.add);
   plan.copy.messages = std::move(moves.copy);
   plan.owners = std::move(moves.owners);
-  if (!owned && !plan.layout.cuts.empty()) {
-    std::vector<bool> other = ruled(t);
-    other.flip();
-    for (const BoxMessage& m : copies(plan.home, plan.readers))
-      if (key(m.from, other) == key(m.to, other)) plan.fill.messages.push_back(m);
+  if (role == TensorRole::parameter_gradient || plan.layout.cuts.empty()) return;
+  std::vector<bool> other = ruled(t);
+  other.flip();
+  for (const BoxMessage& m : copies(plan.home, plan.readers))
+    if (key(m.from, other) == key(m.to, other)) plan.fill.messages.push_back(m);
+}
+
+double Sweeper::messages_cost(int t, const TensorPlan& plan) const {
+  return exchange(t, plan.add.messages, plan.owners) + exchange(t, plan.copy.messages, plan.home) +
+         exchange(t, plan.fill.messages, plan.readers);
+}
+
+// Decides one tensor, given what its readers need of it and its writers' picks (an absent one is chosen).
+Sweeper::Decided Sweeper::decide(int t, const std::vector<Boxes>& needs, const std::map<int, Pick>& picks) const {
+  Decided out;
+  out.needs = at(needs, t);
+  out.plan = stored(t, out.needs);
+  if (!at(writers_, t).empty() && out.plan.readers.empty()) return out;
+  for (int w : at(writers_, t)) {
+    auto given = picks.find(w);
+    out.picks.push_back(given != picks.end() ? given->second : cheapest(w, out.plan.home, needs));
+    out.passes.push_back(work(w, out.picks.back(), out.plan.home));
+    out.cost += compute(w, out.passes.back());
   }
-  out.cost += exchange(t, plan.add.messages, plan.owners) + exchange(t, plan.copy.messages, plan.home) +
-              exchange(t, plan.fill.messages, plan.readers);
+  add_messages(t, out.passes, out.plan);
+  out.cost += messages_cost(t, out.plan);
   return out;
+}
+
+PassPlan Sweeper::work_of(int pass, const Pick& pick) const {
+  const Box all = whole(at(passes_.tensors, at(passes_.passes, pass).writes.tensor).shape);
+  std::vector<Shard> required;
+  for (int r = 0; r < mesh_.ranks(); r++) required.push_back({r, all});
+  return work(pass, pick, required);
+}
+
+double Sweeper::cost_of_tensor(int t, const std::vector<PassPlan>& writers, const Boxes& needs) const {
+  TensorPlan plan = stored(t, needs);
+  if (plan.readers.empty()) return 0;
+  add_messages(t, writers, plan);
+  return messages_cost(t, plan);
 }
 
 }  // namespace motley

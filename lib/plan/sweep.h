@@ -33,9 +33,17 @@ class Sweeper {
   Sweep improve(const std::map<int, Pick>& from = {});
   const std::vector<Pick>& candidates(int pass) const;  // every compatible set of cuts; the empty set first
   const Layouts& layouts() const { return layouts_; }
+  using Boxes = std::vector<std::vector<Box>>;  // per rank: disjoint
+  // What this sweep counts for a plan, piece by piece: the ranks' work under a pick if all of the result is needed everywhere, its
+  // seconds, and those of a tensor's messages, from the work of its writers (in their order) to what its readers need.
+  PassPlan work_of(int pass, const Pick& pick) const;
+  double compute(int pass, const PassPlan& plan) const;
+  double cost_of_tensor(int tensor, const std::vector<PassPlan>& writers, const Boxes& needs) const;
+  Boxes outside_needs(int tensor) const;                                // of a tensor that no pass of the step reads
+  static void want(std::vector<Box>& have, const Box& more);            // a set of disjoint boxes gets another one
+  std::vector<double> speeds_over(const std::vector<int>& axes) const;  // per part: of its slowest rank, 0: it has no part
 
  private:
-  using Boxes = std::vector<std::vector<Box>>;  // per rank: disjoint
   struct Moves {
     std::vector<BoxMessage> add{}, copy{};
     std::vector<Shard> owners{};
@@ -60,10 +68,12 @@ class Sweeper {
     Trial trial{};
     std::map<int, Pick> picks{};
   };
-  static void want(std::vector<Box>& have, const Box& more);
   int key(int rank, const std::vector<bool>& axes) const;
   PassPlan work(int pass, const Pick& pick, const std::vector<Shard>& required) const;
   Moves route(const std::vector<int>& writers, const std::vector<PassPlan>& plans, const std::vector<Shard>& targets) const;
+  TensorPlan stored(int tensor, const Boxes& needs) const;
+  void add_messages(int tensor, const std::vector<PassPlan>& writers, TensorPlan& plan) const;
+  double messages_cost(int tensor, const TensorPlan& plan) const;
   Decided decide(int tensor, const std::vector<Boxes>& needs, const std::map<int, Pick>& picks) const;
   std::shared_ptr<const Decided> known(int tensor, const Boxes& needs, const std::map<int, Pick>& picks) const;
   Trial attempt(const std::map<int, Pick>& picks) const;
@@ -72,7 +82,6 @@ class Sweeper {
   // choice of a pick depends on other needs.
   using Replaced = std::vector<std::pair<int, std::shared_ptr<const Decided>>>;  // tensors, in the order of replacement
   bool change(Trial& trial, const std::map<int, Pick>& picks, const std::vector<int>& passes, Replaced& before) const;
-  Boxes outside_needs(int tensor) const;
   Boxes needs_of(int tensor, const Trial& trial) const;
   std::shared_ptr<const Decided> decided(int tensor, const std::vector<Boxes>& needs, const std::map<int, Pick>& picks) const;
   double cost_of(const Trial& trial) const;
@@ -91,14 +100,12 @@ class Sweeper {
   const std::vector<Shard>& home(int parameter) const;
   std::vector<Shard> resting(int tensor, const std::vector<Shard>& needs) const;
   std::vector<bool> ruled(int tensor) const;
-  double compute(int pass, const PassPlan& plan) const;
   // Of the messages that bring `holders` what they hold, all or in part.
   double exchange(int tensor, const std::vector<BoxMessage>& messages, const std::vector<Shard>& holders,
                   std::vector<Index>* received = nullptr) const;
   std::vector<bool> copies_arrivals(const std::vector<BoxMessage>& messages, const std::vector<Shard>& holders) const;
   std::vector<Pick> all_candidates(int pass) const;
   std::size_t parts_over(const std::vector<int>& axes) const;
-  std::vector<double> speeds_over(const std::vector<int>& axes) const;
   std::optional<Partition> owned_parts(int parameter, const std::vector<int>& axes) const;
   void offer_unruled(int pass, std::vector<PickPart>& cuts) const;
   std::vector<std::pair<NamedPart, std::vector<int>>> common_parts() const;

@@ -10,6 +10,7 @@
 
 #include "balance/balance_within.h"
 #include "balance/candidate_sizes.h"
+#include "balance/choose_layout.h"
 #include "balance/needed_kernels.h"
 #include "base/at.h"
 #include "base/json.h"
@@ -41,15 +42,14 @@ class RuntimeMeasurer {
         step_(step),
         rules_(rules),
         options_(options),
-        passes_(passes_for(step, rules)),
         backend_(rt.backend(mesh)),
         timer_(rt, backend_, options) {
     if (!(options.budget_seconds > 0))
       throw UserError(fmt::format("a budget of {} seconds for measuring; expected more than 0", options.budget_seconds));
-    PlanData plan =
-        plan_with(passes_, mesh_,
-                  with_parts(rules_, mesh_, variables_of(passes_, mesh_, rules_), even_parts(variables_of(passes_, mesh_, rules_))),
-                  {}, DType::f32);
+    const LayoutRules layout = layouts_to_measure(step, mesh, rules).front();
+    const Passes passes = passes_for(step, layout);
+    const std::vector<Variable> variables = variables_of(passes, mesh, layout);
+    PlanData plan = plan_with(passes, mesh, with_parts(layout, mesh, variables, even_parts(variables)), {}, DType::f32);
     predict(plan, {});
     timer_.step_bytes = at(plan.predicted, rt_.rank()).memory_bytes;
   }
@@ -114,7 +114,7 @@ class RuntimeMeasurer {
   // estimates. True: there were some.
   bool measure_candidates(Profile& profile, bool all_new) {
     const std::vector<KernelSpec> missing =
-        unknown(profile, candidate_kernels(passes_, mesh_, rules_, {rt_.rank()}).front(), all_new);
+        unknown(profile, candidate_kernels(step_, mesh_, rules_, {rt_.rank()}).front(), all_new);
     rt_.phase("measuring kernels");
     if (!anywhere(missing)) return false;
     if (!timer_.measure(profile, missing, kCandidates, true)) timer_.refuse_budget();
@@ -191,8 +191,9 @@ class RuntimeMeasurer {
             return sizes_near(at(c.parts.front(), part_of(mesh_, v.axes, rt_.rank())), v.size, 4);
         return std::vector<Index>{};
       };
+      const LayoutRules layout = with_open_parts(plan.data().rules, rules_);
       const std::vector<KernelSpec> needed =
-          needed_kernels(passes_, mesh_, rules_, profile, DType::f32, {rt_.rank()}, near).front();
+          needed_kernels(plan.data().passes, mesh_, layout, profile, DType::f32, {rt_.rank()}, near).front();
       specs.insert(specs.end(), needed.begin(), needed.end());
     }
     std::vector<KernelSpec> different;
@@ -251,7 +252,6 @@ class RuntimeMeasurer {
   const Step& step_;
   const LayoutRules& rules_;
   const MeasureOptions& options_;
-  const Passes passes_;
   Backend& backend_;
   KernelTimer timer_;
   std::optional<Plan> plan_{};  // of the profile as it is

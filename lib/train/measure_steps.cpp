@@ -12,7 +12,6 @@
 #include "balance/variables.h"
 #include "base/quantile.h"
 #include "mesh/control.h"
-#include "plan/planner.h"
 #include "run/agreed.h"
 #include "run/planned.h"
 #include "train/real_steps.h"
@@ -20,12 +19,6 @@
 namespace motley {
 
 namespace {
-
-std::vector<NearRules> rules_near(const Step& step, const Mesh& mesh, const LayoutRules& rules, const Profile& profile) {
-  const Passes passes = passes_for(step, rules);
-  const Cost cost = cost_for(passes, mesh, profile, DType::f32);
-  return near_rules(choose_parts(passes, mesh, rules, profile, DType::f32, cost), passes, mesh, rules, cost);
-}
 
 // The plans that may run: the chosen one first.
 struct Candidates {
@@ -41,7 +34,7 @@ Candidates candidates(const Mesh& mesh, const Step& step, const LayoutRules& rul
     out.plans.push_back(balance_both(step, *evaluation, mesh, rules, profile, options).training);
     out.names.push_back("chosen");
   }
-  for (const NearRules& near : rules_near(step, mesh, rules, profile)) {
+  for (const NearRules& near : near_rules(choose_layouts(step, mesh, rules, profile, DType::f32), mesh, profile, DType::f32)) {
     const auto same = std::find_if(out.plans.begin(), out.plans.end(), [&](const Plan& p) { return p.data().rules == near.rules; });
     if (same != out.plans.end()) {
       out.names[static_cast<std::size_t>(same - out.plans.begin())] = near.name;
@@ -72,10 +65,9 @@ Candidates same_candidates(Runtime& rt, const Mesh& mesh, const Step& step, cons
 
 void add_rounds(TimedSteps& steps, const Candidates& of, const std::vector<StepRounds>& rounds) {
   if (rounds.front().empty()) return;
-  StepRounds reference = rounds.front();
+  std::vector<double> reference = counted_seconds(rounds.front());
   for (std::size_t k = 0; k < of.plans.size(); k++) {
-    std::vector<double> over;
-    for (std::size_t r = 0; r < rounds[k].size(); r++) over.push_back(rounds[k][r] / reference[r]);
+    std::vector<double> over = over_reference(rounds[k], rounds.front());
     if (over.empty()) continue;
     steps.plans.push_back({decisions_of(of.plans[k].data().rules), of.names[k], quantile(over, 0.25), quantile(over, 0.5),
                            quantile(over, 0.75), static_cast<int>(over.size())});

@@ -15,11 +15,14 @@
 
 #include "base/at.h"
 #include "base/clock.h"
+#include "base/core_use.h"
 #include "base/quantile.h"
 #include "mesh/control.h"
 #include "plan/plan_data.h"
 #include "program/memory.h"
 #include "run/agreed.h"
+#include "run/start.h"
+#include "run/trace_summary.h"
 #include "train/plan_on_rank.h"
 
 namespace motley {
@@ -70,14 +73,15 @@ class Visit {
     inputs_ = synthetic_inputs(on_rank_->plan.data().passes, on_rank_->plan.data().dtype);
   }
 
-  // Median over its steps, on the slowest rank.
-  double seconds() {
+  StepVisit run() {
     for (int s = 0; s < kWarmUp; s++) step();
     const double once = slowest(step());
     const int steps = std::clamp(static_cast<int>(std::ceil(kVisitSeconds / std::max(once, 1e-6))), kLeastSteps, kMostSteps);
+    const CoreUse cores(allowed_cores());
     std::vector<double> all;
     for (int s = 0; s < steps; s++) all.push_back(step());
-    return slowest(quantile(all, 0.5));
+    const double others = cores.others_share().value_or(0);
+    return {slowest(quantile(all, 0.5)), slowest(others) > kDisturbed};
   }
 
  private:
@@ -137,7 +141,7 @@ class Rounds {
     if (say_) say_(fmt::format("running real steps of {} plans (budget {:.0f} s)", plans_.size(), limit_));
     const double before = used();
     try {
-      out_[k].push_back(Visit(rt_, plans_[k]).seconds());
+      out_[k].push_back(Visit(rt_, plans_[k]).run());
       ran_ += out_[k].size() == 1 ? 1 : 0;
     } catch (const AgreedError& e) {
       if (e.code() != Exit::device) throw;
@@ -156,6 +160,27 @@ class Rounds {
 };
 
 }  // namespace
+
+std::vector<double> counted_seconds(const StepRounds& rounds) {
+  std::vector<double> out;
+  for (const bool disturbed : {false, true}) {
+    for (const StepVisit& visit : rounds)
+      if (visit.disturbed <= disturbed) out.push_back(visit.seconds);
+    if (!out.empty()) break;
+  }
+  return out;
+}
+
+std::vector<double> over_reference(const StepRounds& plan, const StepRounds& reference) {
+  const bool all = std::all_of(reference.begin(), reference.end(), [](const StepVisit& v) { return v.disturbed; });
+  std::vector<double> counted = counted_seconds(reference);
+  const double typical = quantile(counted, 0.5);
+  std::vector<double> out;
+  for (std::size_t r = 0; r < plan.size(); r++)
+    if (all || !plan[r].disturbed)
+      out.push_back(plan[r].seconds / (r < reference.size() && (all || !reference[r].disturbed) ? reference[r].seconds : typical));
+  return out;
+}
 
 std::vector<StepRounds> real_steps(Runtime& rt, const std::vector<Plan>& plans, double seconds,
                                    const std::function<void(const std::string&)>& say) {

@@ -10,8 +10,19 @@
 
 namespace motley {
 
-// Of one plan, by round: the median of its steps' seconds on the slowest rank. Empty: it does not fit.
-using StepRounds = std::vector<double>;
+// Some steps of one plan in a round.
+struct StepVisit {
+  double seconds = 0;      // the median, on the slowest rank
+  bool disturbed = false;  // other processes had a rank's cores for a part of that time
+};
+// Of one plan, by round. Empty: it does not fit.
+using StepRounds = std::vector<StepVisit>;
+
+// The seconds of the visits that were not disturbed; of all, if each was.
+std::vector<double> counted_seconds(const StepRounds& rounds);
+// By round, the plan's seconds over the reference's of the same round, or over its median where that visit was disturbed. Disturbed
+// visits of the plan do not count (empty: it has no others), unless all of the reference are: then everything counts.
+std::vector<double> over_reference(const StepRounds& plan, const StepRounds& reference);
 
 // Every round runs each plan in turn, with parameters and inputs of its own; one is in memory at a time. The first plan is the
 // reference: a plan for which three rounds beside those before it do not fit into `seconds` is left out, as if it did not fit.

@@ -267,7 +267,7 @@ def foreign_words():
             (f"{layer}/op", {**conv, "op": "InstanceNorm2d"}, None),
             ("/train/rebalance", {}, None), ("/train/ema", 0.9, "average"), ("/train/optimizer/no_decay", [], "decay"), ("/data/augmentation", {}, "augment"),
             *((f"/mesh/devices/1/{key}", 2, None) for key in ["count", "flops_per_second"]), ("/mesh/devices/1/kind", "modelled", None),
-            ("/mesh/links", [], None), ("/mesh/axes", "auto", None), ("/layout", "auto", None),
+            ("/mesh/links", [], None), ("/mesh/axes", "auto", None),
             ("/model/loss/smoothing", 0.1, "label_smoothing"), ("/model/loss/ignore_label", 0, "ignore_index"), ("/model/loss/class_weights", [], None),
             ("/model/loss/op", "mse", "mean_squared_error"), ("/model/loss/op", "BCEWithLogitsLoss", "binary_cross_entropy"), ("/model/loss/op", "huber", None),
             ("/train/scheduler", {}, "schedule"), ("/train/grad_clip", 1, "clip_norm"), ("/train/gradient_accumulation", 2, "accumulate"),

@@ -207,7 +207,7 @@ TEST_CASE("choice law: four choices, seldom five, run kernels that have still to
       const double seconds = staircase_seconds(spec, speeds[r], granules[r]);
       profile.add({rank, spec, {seconds, seconds, seconds, 5}, "synthetic"});
     };
-    const KernelsByRank candidates = candidate_kernels(passes_for(step, rules), mesh, rules, ranks);
+    const KernelsByRank candidates = candidate_kernels(step, mesh, rules, ranks);
     for (const int r : ranks)
       for (const KernelSpec& spec : candidates[static_cast<std::size_t>(r)]) time(r, spec);
     int that_measured = 0;

@@ -10,6 +10,7 @@
 #include "plan/plan_data.h"
 #include "tests/lib/train_nets.h"
 #include "tests/support/synthetic_profile.h"
+#include "train/real_steps.h"
 
 namespace motley {
 namespace {
@@ -69,6 +70,17 @@ TEST_CASE("real steps: of the plans that ran and are listed the fastest is chose
     other.steps.front().build = "0.0.1";
     CHECK(balance(step, mesh, kRules, other).data().rules == predicted.data().rules);
   }
+}
+
+TEST_CASE("real steps: visits in which other processes had a core do not count, unless all are") {
+  const StepRounds reference{{10, false}, {30, true}, {12, false}};
+  CHECK(counted_seconds(reference) == std::vector<double>{10, 12});
+  CHECK(over_reference({{5, false}, {5, true}, {6, false}}, reference) == std::vector<double>{0.5, 0.5});
+  CHECK(over_reference({{5, true}, {22, false}}, {{10, false}, {30, true}, {10, false}}) == std::vector<double>{2.2});
+  CHECK(over_reference({{5, true}}, reference).empty());
+  const StepRounds never{{20, true}, {40, true}};
+  CHECK(counted_seconds(never) == std::vector<double>{20, 40});
+  CHECK(over_reference({{10, true}, {40, false}}, never) == std::vector<double>{0.5, 1});
 }
 
 TEST_CASE("real steps: a plan that ran is not taken where it does not fit into memory") {

@@ -115,11 +115,32 @@ TEST_CASE("what is wrong in a layout file") {
       {R"({ "version": 1, "place": { "x": [], "y": 1, "z": ["a", "a"] } })",
        {"l.json:1:33: error: /place/x: expected at least one device", "l.json:1:42: error: /place/y: expected a string, found 1",
         "l.json:1:56: error: /place/z/1: device \"a\" is listed twice"}},
-      {R"("auto")", {"l.json:1:1: error: \"auto\" is not built yet; write the rules, or the path of a layout file"}}};
+      {R"({ "version": 1, "split": { "1f": "auto" } })",
+       {"l.json:1:28: error: /split/1f: \"1f\" is not a valid dim name: letters, digits, _ and -, a letter or _ first"}},
+      {R"("automatic")", {"l.json:1:1: error: expected an object, found \"automatic\""}}};
   for (const auto& [text, expected] : cases) {
     INFO(text);
     CHECK(said_of(text) == expected);
   }
+}
+
+TEST_CASE("a layout file can leave everything, a dim or a layer to the planner") {
+  const Folder folder("motley-rules");
+  const auto load = [&](const std::string& text) { return LayoutRules::load(folder.write("l.json", text)); };
+  const auto again = [&](const LayoutRules& rules) { return load(to_text(to_json(rules), 2)) == rules; };
+  const LayoutRules all = load(R"({ "version": 1, "split": "auto", "tensors": { "c": { "f": "all" } }, "place": { "d": "x" } })");
+  CHECK(all.open.everything);
+  CHECK(all.split.empty());
+  CHECK(all.tensors.size() == 1);
+  CHECK(again(all));
+  const LayoutRules some = load(R"({ "version": 1, "split": { "f": "auto", "g": "all" }, "tensors": { "c": "auto" } })");
+  CHECK(!some.open.everything);
+  CHECK(some.open.dims == std::vector<std::string>{"f"});
+  CHECK(some.open.layers == std::vector<std::string>{"c"});
+  CHECK((some.split == std::vector<Rule>{{"g", "all"}}));
+  CHECK(some.tensors.empty());
+  CHECK(again(some));
+  CHECK(load(R"("auto")") == LayoutRules::automatic());
 }
 
 TEST_CASE("rules that fit") {

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "balance/choose_layout.h"
+
+#include <motley/error.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "balance/dim_tables.h"
+#include "balance/layout_choices.h"
+#include "balance/layout_tables.h"
+#include "plan/planner.h"
+#include "plan/statistics.h"
+#include "program/predict.h"
+
+namespace motley {
+
+namespace {
+
+constexpr double kNearLayouts = 0.15;    // share of the best one's seconds by which others may be slower
+constexpr std::size_t kMostLayouts = 3;  // layouts whose parts are searched
+constexpr std::size_t kSmallStep = 500;  // passes, times ranks: of a small step all within kFarLayouts
+constexpr double kFarLayouts = 0.4;
+constexpr double kWorth = 0.005;  // share of the seconds that layers with unlike layouts have to gain
+
+struct Candidate {
+  std::vector<int> chosen{};
+  LayoutRules rules{};
+  bool uniform = false;
+  double seconds = kNever;  // predicted, with the parts of the tables
+};
+
+// Nothing: these layouts cannot be planned.
+std::optional<double> seconds_of(const Step& step, const Mesh& mesh, const LayoutRules& resolved, const Profile& profile,
+                                 DType dtype) {
+  try {
+    const Passes passes = passes_for(step, resolved);
+    const Cost cost = cost_for(passes, mesh, profile, dtype);
+    const PlanData plan = predicted(plan_with(passes, mesh, resolved, profile, dtype, &cost), profile);
+    if (undefined_statistics(plan, mesh)) return std::nullopt;
+    return plan.step_seconds;
+  } catch (const UserError&) {
+    return std::nullopt;
+  }
+}
+
+class LayoutChooser {
+ public:
+  LayoutChooser(const Step& step, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype)
+      : step_(step),
+        mesh_(mesh),
+        profile_(profile),
+        dtype_(dtype),
+        passes_(passes_for(step, rules)),
+        choices_(passes_, mesh, rules),
+        cost_(cost_for(passes_, mesh, profile, dtype)) {}
+
+  std::vector<ChosenLayout> run() {
+    const LayoutTables tables(passes_, mesh_, choices_, cost_);
+    const LeastSum best = least_sum(tables.values(), tables.tables());
+    std::vector<Candidate> all{{best.values, choices_.rules(best.values)}};
+    if (!profile_.empty()) {
+      for (const std::vector<int>& chosen : choices_.uniform())
+        if (std::none_of(all.begin(), all.end(), [&](const Candidate& c) { return c.chosen == chosen; }))
+          all.push_back({chosen, choices_.rules(chosen), true});
+      for (Candidate& c : all) c.seconds = seconds_of(step_, mesh_, tables.with_parts(c.rules), profile_, dtype_).value_or(kNever);
+      std::stable_sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; });
+    }
+    std::vector<ChosenLayout> out;
+    const bool small = passes_.passes.size() * static_cast<std::size_t>(mesh_.ranks()) <= kSmallStep;
+    for (const Candidate& c : all)
+      if (out.empty() ||
+          ((small || out.size() < kMostLayouts) && c.seconds <= all.front().seconds * (1 + (small ? kFarLayouts : kNearLayouts))))
+        out.push_back(searched(c));
+    std::stable_sort(out.begin(), out.end(), [](const ChosenLayout& a, const ChosenLayout& b) { return seconds(a) < seconds(b); });
+    const auto simple = std::find_if(out.begin(), out.end(), [](const ChosenLayout& c) { return c.uniform; });
+    if (simple != out.end() && seconds(*simple) * (1 - kWorth) < seconds(out.front())) std::rotate(out.begin(), simple, simple + 1);
+    while (out.size() > kMostLayouts || (out.size() > 1 && !(seconds(out.back()) <= seconds(out.front()) * (1 + kNearLayouts))))
+      out.pop_back();
+    return out;
+  }
+
+ private:
+  static double seconds(const ChosenLayout& one) { return fits(one.parts.plan) ? one.parts.plan.step_seconds.value_or(0) : kNever; }
+
+  ChosenLayout searched(const Candidate& of) const {
+    ChosenLayout out{choices_.text(of.chosen), of.rules, passes_for(step_, of.rules), {}, of.uniform};
+    const Cost cost = cost_for(out.passes, mesh_, profile_, dtype_);
+    out.parts = choose_parts(out.passes, mesh_, of.rules, profile_, dtype_, cost);
+    return out;
+  }
+
+  const Step& step_;
+  const Mesh& mesh_;
+  const Profile& profile_;
+  const DType dtype_;
+  const Passes passes_;
+  const LayoutChoices choices_;
+  const Cost cost_;
+};
+
+}  // namespace
+
+std::vector<ChosenLayout> choose_layouts(const Step& step, const Mesh& mesh, const LayoutRules& rules, const Profile& profile,
+                                         DType dtype) {
+  if (rules.open.any()) return LayoutChooser(step, mesh, rules, profile, dtype).run();
+  std::vector<ChosenLayout> out(1);
+  out.front() = {"", rules, passes_for(step, rules), {}};
+  const Passes& passes = out.front().passes;
+  out.front().parts = choose_parts(passes, mesh, rules, profile, dtype, cost_for(passes, mesh, profile, dtype));
+  return out;
+}
+
+std::vector<LayoutRules> layouts_to_measure(const Step& step, const Mesh& mesh, const LayoutRules& rules) {
+  if (!rules.open.any()) return {rules};
+  const Passes passes = passes_for(step, rules);
+  const LayoutChoices choices(passes, mesh, rules);
+  std::vector<LayoutRules> out;
+  for (const std::vector<int>& chosen : choices.uniform()) out.push_back(choices.rules(chosen));
+  return out;
+}
+
+LayoutRules with_open_parts(LayoutRules resolved, const LayoutRules& given) {
+  if (!given.open.any()) return given;
+  const auto open = [](std::vector<Rule>& rules, const std::vector<Rule>* said) {
+    for (Rule& rule : rules) {
+      const auto same = [&](const Rule& r) { return r.dim == rule.dim; };
+      const Rule* own = nullptr;
+      if (said != nullptr)
+        if (const auto found = std::find_if(said->begin(), said->end(), same); found != said->end()) own = &*found;
+      if (own != nullptr)
+        rule = *own;
+      else if (!rule.axes.names.empty())
+        rule.parts = CutBy::profile;
+    }
+  };
+  open(resolved.split, &given.split);
+  for (auto& [name, rules] : resolved.tensors) {
+    const auto said = given.tensors.find(name);
+    open(rules, said == given.tensors.end() ? nullptr : &said->second);
+  }
+  resolved.homes = given.homes;
+  return resolved;
+}
+
+}  // namespace motley

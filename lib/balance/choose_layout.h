@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Open rules -> rules that say what is cut, and their parts.
+#pragma once
+#include <motley/step.h>
+
+#include <string>
+#include <vector>
+
+#include "balance/choose_parts.h"
+
+namespace motley {
+
+struct ChosenLayout {
+  std::string text{};   // "conv2d_1 to conv2d_8 by batch; dense_9 by hidden"; empty: the rules said it
+  LayoutRules rules{};  // nothing open but parts
+  Passes passes{};      // passes_for() these rules
+  ChosenParts parts{};
+  bool uniform = false;  // one of LayoutChoices::uniform()
+};
+
+// The least predicted of these, each with its best parts: the best layouts on tables (layout_tables.h) and the uniform ones
+// (LayoutChoices::uniform), which also win within half a per cent. Then the others that are predicted within 15 % of it, at most 2.
+// Without a profile: the best on tables alone.
+// Rules with nothing open: one, of these rules. Pure.
+std::vector<ChosenLayout> choose_layouts(const Step& step, const Mesh& mesh, const LayoutRules& rules, const Profile& profile,
+                                         DType dtype);
+
+// What a profile has to know to choose between layouts: these rules; where something is open, the uniform layouts.
+std::vector<LayoutRules> layouts_to_measure(const Step& step, const Mesh& mesh, const LayoutRules& rules);
+// The rules of a plan with those parts open again that the given ones, which may leave layouts open, do not say.
+LayoutRules with_open_parts(LayoutRules resolved, const LayoutRules& given);
+
+}  // namespace motley

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Open layout rules (LayoutRules::open): how each bundle of layers may be cut, and the rules that say so.
+#pragma once
+#include <motley/mesh.h>
+#include <motley/rules.h>
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "balance/bundles.h"
+#include "base/at.h"
+
+namespace motley {
+
+// One way to cut a bundle: dims and the axes that each is cut over, no axis twice. A dim of the weights alone (input channels)
+// makes partial sums. None: what no rule cuts is computed where that is cheapest.
+using DimAxes = std::pair<std::string, std::vector<std::string>>;
+struct LayoutChoice {
+  std::vector<DimAxes> cuts{};
+  bool given = false;  // as the rules say that are not open
+  bool operator==(const LayoutChoice&) const = default;
+};
+
+class LayoutChoices {
+ public:
+  // Rules are valid. Keeps references.
+  LayoutChoices(const Passes& passes, const Mesh& mesh, const LayoutRules& rules);
+  const Bundles& bundles() const { return bundles_; }
+  const std::vector<LayoutChoice>& of(int bundle) const { return at(choices_, bundle); }
+  // The rules under which each bundle is cut as its choice says: no longer open, parts by profile. chosen: per bundle, an index.
+  LayoutRules rules(const std::vector<int>& chosen) const;
+  // Uniform choices, one per bundle: the batch over all axes; what each layer makes (output channels); pairs of layers, the first
+  // by what it makes, the second by what it reads, from the first or the second layer on; on several axes also the batch over the
+  // first and what each layer makes over the others. Only different ones.
+  std::vector<std::vector<int>> uniform() const;
+  // "conv2d_1 to conv2d_8 by batch; dense_9 by hidden": for people, at most 8 runs of layers.
+  std::string text(const std::vector<int>& chosen) const;
+  std::string text_of(int bundle, int choice) const;  // "by batch", "by its input's filters1", "not cut"
+
+ private:
+  std::vector<LayoutChoice> choices_of(int bundle) const;
+  std::vector<std::string> dims_of(int bundle) const;
+  std::string source_of(std::string dim) const;
+  std::string own_name(int bundle, const std::string& dim) const;
+  bool is_open(int bundle) const;
+  int find(int bundle, const std::vector<DimAxes>& cuts) const;
+
+  const Passes& passes_;
+  const Mesh& mesh_;
+  const LayoutRules& given_;
+  Bundles bundles_;
+  std::string batch_;
+  std::map<std::string, std::string> source_{};            // of a derived dim
+  std::vector<std::vector<std::string>> made_{}, read_{};  // per bundle: dims of its weights that its result has, and has not
+  std::vector<std::vector<LayoutChoice>> choices_{};
+};
+
+}  // namespace motley
