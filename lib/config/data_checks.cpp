@@ -63,7 +63,8 @@ Datasets load_pictures(const DataOptions& data, const SampleKind& expected, Dept
     complain("/path", UserError(text + (&text != &headers.other_size.front() ? "" : how_to_resize(found.train->sample_extents())),
                                 Exit::data));
   if (data.damaged == Damaged::error)
-    for (const DamagedPicture& one : damaged) complain("/path", UserError(one.why, Exit::data));
+    for (const DamagedPicture& one : damaged)
+      complain("/path", UserError(one.why + (&one == &damaged.front() ? damaged_advice(data.damaged) : ""), Exit::data));
   lines.push_back("data: " + found.listing.text());
   if (const std::string counts = text_of(headers.counts); !counts.empty()) lines.push_back("data: " + counts);
   if (!damaged.empty() && data.damaged == Damaged::skip) {

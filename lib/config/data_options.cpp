@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "train/folder.h"
 #include "train/folder_listing.h"
 
 namespace motley {
@@ -287,15 +288,22 @@ bool is_evaluated(const DataOptions& data) {
   return data.kind != DataKind::folder || !test_folder(data.path).empty();
 }
 
+std::string damaged_advice(Damaged damaged) {
+  return damaged == Damaged::error ? "; \"damaged\": \"skip\" would leave such pictures out" : "";
+}
+
 Datasets load_data(const DataOptions& data, const SampleKind& expected, Index samples, std::uint64_t seed,
                    const std::vector<std::string>& without) {
-  const auto load = [&] {
+  const auto load = [&]() -> Datasets {
     switch (data.kind) {
       case DataKind::fashion_mnist: return load_fashion_mnist(data.path);
       case DataKind::mnist: return load_mnist(data.path);
       case DataKind::cifar10: return load_cifar10(data.path);
       case DataKind::npy: return load_npy(npy_files(data), expected);
-      case DataKind::folder: return load_folder(data.path, expected, {data.resize, without});
+      case DataKind::folder: {
+        const FolderData all = open_folder(data.path, expected, {data.resize, without}, damaged_advice(data.damaged));
+        return {all.train, all.test};
+      }
       case DataKind::tokens: return load_tokens(token_files(data), expected);
       case DataKind::synthetic: break;
     }
