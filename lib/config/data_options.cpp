@@ -146,7 +146,12 @@ const Table<Augment>& augment_table() {
        {},
        std::int64_t{0}},
       {"random_crop", "a random part of each picture, scaled to the input's size, in the place of `resize` (folder)", "object",
-       false, [](Reader& r, const Json& j, Augment& a) { r.object(j, random_crop_table(), a.random_crop.emplace()); },
+       false,
+       [](Reader& r, const Json& j, Augment& a) {
+         if (!std::holds_alternative<Json::Object>(j.value))
+           return r.complain(j, "expected { \"scale\": [0.08, 1], \"ratio\": [0.75, 1.33] }, or {} for these, found " + to_text(j));
+         r.object(j, random_crop_table(), a.random_crop.emplace());
+       },
        object_schema(random_crop_table())}};
   return table;
 }

@@ -97,6 +97,7 @@ def unlike_pictures():
     refused({"validation": 1}, 78, "/data/validation", "below 1")
     refused({"validation": 0.001}, 78, "/data/validation", "takes none of the 24 samples")
     refused({"augment": {"random_crop": {"scale": [0.5, 0.2]}}}, 78, "/data/augment/random_crop/scale", "the smaller one first")
+    refused({"augment": {"random_crop": True}}, 78, "/data/augment/random_crop", '"ratio": [0.75, 1.33] }, or {} for these, found true')
     refused({"augment": {"random_crop": {"scale": [0, 1]}}}, 78, "/data/augment/random_crop/scale/0", "above 0")
     other = job()
     other["data"] = {"kind": "synthetic", "resize": 8, "augment": {"random_crop": {}}}
