@@ -2455,6 +2455,15 @@ def freezes():
     kept = [(t["name"], t["slot"]) for t in room.json("run/checkpoints/step-20/manifest.json")["tensors"]]
     assert sorted(kept) == sorted([(name, "") for name in pairs] + [("dense_3.bias", "velocity"), ("dense_3.weight", "velocity")]), kept
     assert json.loads(room.run("verify", "job.json", "--format", "json").out)["ok"]
+    # What other ranks read of it is sent once.
+    by_batch = ["--set", 'layout={"split": {"batch": {"axis": "all", "parts": [5, 3]}}}']
+    bytes_of = {}
+    for frozen in ["[]", '["conv2d_1"]']:
+        room.run("train", "job.json", *by_batch, "--run-dir", "bytes", "--overwrite", "--set", f"train.freeze={frozen}")
+        bytes_of[frozen] = (room.json("bytes/run.json")["bytes_predicted"], room.json("bytes/run.json")["bytes_counted"])
+    (all_of_it, same), (less, also) = bytes_of.values()
+    assert all_of_it == same > less == also > 0, bytes_of
+    has(room.run("plan", "job.json", *by_batch).out, "note: frozen parameters are sent in the first step and kept, up to ")
     passes = room.run("explain", "job.json", "--full").out
     assert not re.search(r"conv2d_1\S* backward", passes) and re.search(r"dense_\d\S* backward", passes), passes
     # Another set.
