@@ -5,9 +5,9 @@
 #include <motley/backend.h>
 #include <motley/error.h>
 #include <sys/resource.h>
-#include <sys/statvfs.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <filesystem>
@@ -28,6 +28,7 @@
 #include "mesh/host_memory.h"
 #include "mesh/mesh_json.h"
 #include "mesh/mpi_session.h"
+#include "run/shared_space.h"
 #include "run/start.h"
 #include "train/data_files.h"
 
@@ -131,23 +132,19 @@ void look_at_mpi(Findings& found, bool takes_device_memory) {
   }
 }
 
-void look_at_limits(Findings& found) {
+// ranks: of this node's mesh.
+void look_at_limits(Findings& found, int ranks) {
   std::string memory =
       fmt::format("{}, {} available", bytes_text(meminfo_bytes("MemTotal")), bytes_text(meminfo_bytes("MemAvailable")));
   for (const MemoryLimit& limit : read_memory().limits)
     if (limit.id != 0 && static_cast<double>(limit.free) < meminfo_bytes("MemAvailable"))
       memory += fmt::format("; {} left of what {} may use", bytes_text(static_cast<double>(limit.free)), limit.name);
   found.line("memory", memory);
-  struct statvfs shm {};
-  if (statvfs("/dev/shm", &shm) == 0) {
-    const double block = static_cast<double>(shm.f_frsize), free = block * static_cast<double>(shm.f_bavail);
-    found.line("/dev/shm", fmt::format("{}, {} free", bytes_text(block * static_cast<double>(shm.f_blocks)), bytes_text(free)));
-    if (free < 16e6)
-      found.missing.emplace_back("more space in /dev/shm: mount -o remount,size=64m /dev/shm, or docker run --shm-size=64m");
-  } else {
-    found.line("/dev/shm", "not there");
-    found.missing.emplace_back("/dev/shm: the ranks of a host communicate through shared memory");
-  }
+  const SharedSpace shared = shared_space();
+  found.line("/dev/shm", shared.error.empty()
+                             ? fmt::format("{}, {} free", bytes_text(shared.total_bytes), bytes_text(shared.free_bytes))
+                             : shared.error);
+  if (std::string fault = shared_space_fault(shared, std::max(2, ranks)); !fault.empty()) found.missing.push_back(std::move(fault));
   rlimit files{};
   if (getrlimit(RLIMIT_NOFILE, &files) == 0)
     found.line("open files", fmt::format("{}, at most {}", files.rlim_cur, files.rlim_max));
@@ -176,7 +173,7 @@ int doctor(const Options& options) {
   look_at_cpu(found, host);
   look_at_gpus(found, host);
   look_at_mpi(found, direct);
-  look_at_limits(found);
+  look_at_limits(found, mesh_of(host).ranks());
   look_at_data(found);
   for (const std::string& what : found.missing) found.line("missing", what);
   if (!found.packages.empty()) found.line("to get it", fmt::format("apt-get install {}", fmt::join(found.packages, " ")));

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 #include <motley/error.h>
 #include <sys/resource.h>
-#include <sys/statvfs.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -22,6 +21,7 @@
 #include "base/units.h"
 #include "run/launcher_lock.h"
 #include "run/records.h"
+#include "run/shared_space.h"
 #include "run/start.h"
 
 namespace motley {
@@ -29,24 +29,6 @@ namespace motley {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Space in /dev/shm that MPICH and UCX use per rank while they start: 4.2 MiB measured (MPICH 4.0.2, UCX 1.13.1; 8 MiB is too
-// little for two ranks, 10 MiB enough).
-constexpr double kSharedBytesPerRank = 5.0 * 1024 * 1024;
-
-void check_shared_memory(std::size_t ranks) {
-  struct statvfs info {};
-  if (statvfs("/dev/shm", &info) != 0)
-    throw DeviceError(
-        fmt::format("/dev/shm: {}; MPI connects the ranks of a host through it; mount a tmpfs there", std::strerror(errno)));
-  const double free = static_cast<double>(info.f_bavail) * static_cast<double>(info.f_frsize);
-  const double needed = kSharedBytesPerRank * static_cast<double>(ranks);
-  if (ranks < 2 || free >= needed) return;
-  throw DeviceError(
-      fmt::format("/dev/shm has {} free, {} ranks need {}; enlarge it (mount -o remount,size=64m /dev/shm, or "
-                  "docker run --shm-size=64m)",
-                  bytes_text(free), ranks, bytes_text(needed)));
-}
 
 // Shared memory counts as a file: MPI's own, of up to 8 MiB each, and the buffers that the ranks share, which say so where they do
 // not fit. A rank for which MPI has no memory ends without a word.
@@ -125,7 +107,8 @@ std::vector<std::string> absent_cores(const std::vector<Device>& devices) {
 Outcome launch_ranks(const LaunchOptions& options) {
   check(!options.devices.empty(), "there is a device to launch a rank for");
   check_file_limit();
-  if (on_one_host(options.devices)) check_shared_memory(options.devices.size());
+  if (const auto ranks = static_cast<int>(options.devices.size()); ranks > 1 && on_one_host(options.devices))
+    if (const std::string fault = shared_space_fault(shared_space(), ranks); !fault.empty()) throw DeviceError(fault);
   if (const std::vector<std::string> absent = absent_cores(options.devices); !absent.empty()) throw DeviceError(absent.front());
   static_cast<void>(find_mpiexec());  // before anything is written
   const SignalGuard signals;

@@ -82,7 +82,9 @@ struct Wait {
 /// One step of a Program.
 struct ProgramStep {
   std::variant<RunKernel, Post, Wait> what{};  ///< what it does
-  bool once = false;  ///< only in the first micro-batch of a training step: it depends on parameters, not on samples
+  /// It depends on parameters, not on samples: only in the first micro-batch of a training step; where there is one micro-batch, on
+  /// frozen parameters, and only in the first step after the State has changed.
+  bool once = false;
 };
 
 /// Consecutive kernels that run block by block along an index that all of them have, so that what one kernel writes is in a cache

@@ -8,6 +8,7 @@
 #include <motley/transport.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -62,8 +63,8 @@ class State {
   std::vector<BoxValues> shard(const std::string& name, const std::string& slot = {}) const;
   /// The boxes of the tensor that this rank owns. UserError: no parameter or slot has this name.
   std::vector<Box> boxes(const std::string& name, const std::string& slot = {}) const;
-  /// The inverse of shard(): sets the values of boxes(), in that order; between steps. UserError: no parameter or slot has this
-  /// name, other boxes.
+  /// The inverse of shard(): sets the values of boxes(), in that order; between steps. Every rank calls it. UserError: no parameter
+  /// or slot has this name, other boxes.
   void set_shard(const std::string& name, const std::vector<BoxValues>& values, const std::string& slot = {});
   /// Every rank gives the complete tensor, row-major, and keeps what it owns; between steps. UserError: no parameter or slot has
   /// this name, or it has another size.
@@ -76,6 +77,10 @@ class State {
   const std::vector<std::string>& classes() const { return classes_; }
   void set_classes(std::vector<std::string> names) { classes_ = std::move(names); }  ///< the same on every rank
   DeviceMemory* device() const { return device_; }  ///< the device whose memory holds it; null: it is in host memory
+  /// Says that values were set, by overwrite() or through addresses: what ranks keep of frozen parameters is sent again. Every rank
+  /// calls it, between the same steps; set() and set_shard() do so by themselves.
+  void changed() { changes_++; }
+  std::uint64_t changes() const { return changes_; }  ///< grows with each call of changed()
   /// Sets the box's values: row-major, in the State's dtype; between steps.
   void overwrite(const StoredBox& box, const std::byte* values);
 
@@ -96,6 +101,7 @@ class State {
   DType dtype_ = DType::f32;
   std::vector<StoredBox> stored_{};
   std::vector<std::string> classes_{};
+  std::uint64_t changes_ = 0;
   DeviceMemory* device_ = nullptr;
 };
 

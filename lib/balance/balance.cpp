@@ -17,6 +17,7 @@
 #include "plan/check_rules.h"
 #include "plan/index_maps.h"
 #include "plan/planner.h"
+#include "plan/schedules.h"
 #include "plan/statistics.h"
 #include "program/compile.h"
 #include "program/layer_seconds.h"
@@ -95,7 +96,13 @@ Plan balance_within(const std::vector<Index>& memory, const Step& step, const Me
   if (!layout.text.empty()) data.notes.push_back(fmt::format("layout chosen: {}", layout.text));
   if (data.repeats)
     data.notes.push_back(
-        "parameters are sent again in each micro-batch: a rank lacks the memory to keep what it receives of them for a whole step");
+        data.passes.accumulate > 1
+            ? "parameters are sent again in each micro-batch: a rank lacks the memory to keep what it receives of them for a whole "
+              "step"
+            : "frozen parameters are sent again in each step: a rank lacks the memory to keep what it receives of them");
+  if (const auto kept = kept_bytes(data); !kept.empty() && *std::max_element(kept.begin(), kept.end()) > 0)
+    data.notes.push_back(fmt::format("frozen parameters are sent in the first step and kept, up to {} on a rank",
+                                     bytes_text(static_cast<double>(*std::max_element(kept.begin(), kept.end())))));
   for (std::string& note : reshaping_notes(data)) data.notes.push_back(std::move(note));
   if (options.baselines)
     data.baselines = baselines_of(layout.passes, mesh, layout.rules, profile, options.dtype,

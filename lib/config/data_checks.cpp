@@ -63,7 +63,8 @@ Datasets load_pictures(const DataOptions& data, const SampleKind& expected, Dept
     complain("/path", UserError(text + (&text != &headers.other_size.front() ? "" : how_to_resize(found.train->sample_extents())),
                                 Exit::data));
   if (data.damaged == Damaged::error)
-    for (const DamagedPicture& one : damaged) complain("/path", UserError(one.why, Exit::data));
+    for (const DamagedPicture& one : damaged)
+      complain("/path", UserError(one.why + (&one == &damaged.front() ? damaged_advice(data.damaged) : ""), Exit::data));
   lines.push_back("data: " + found.listing.text());
   if (const std::string counts = text_of(headers.counts); !counts.empty()) lines.push_back("data: " + counts);
   if (!damaged.empty() && data.damaged == Damaged::skip) {
@@ -74,7 +75,7 @@ Datasets load_pictures(const DataOptions& data, const SampleKind& expected, Dept
 }
 
 // Which samples are trained on and which are evaluated.
-std::string samples_text(const DataOptions& data, const Datasets& all) {
+std::string samples_text(const DataOptions& data, const Datasets& all, Depth depth) {
   const std::string test = data.kind == DataKind::folder ? test_folder(data.path) : "the test part";
   std::string out = fmt::format("trains on {} samples", all.train->samples());
   if (all.validation) out += fmt::format("; evaluates the {} of the validation part during training", all.validation->samples());
@@ -83,6 +84,8 @@ std::string samples_text(const DataOptions& data, const Datasets& all) {
   if (!all.test && !all.validation)
     out +=
         "; evaluates nothing" + std::string(data.kind == DataKind::folder ? ": there is no folder test or val beside train" : "");
+  if (data.kind == DataKind::folder && data.damaged == Damaged::skip && depth != Depth::samples)
+    out += "; fewer where pictures cannot be decoded";
   return out;
 }
 
@@ -235,7 +238,7 @@ DataReport check_files(Reader& r, const Json& tree, const DataOptions& data, con
       }
     if (r.complaints.list.size() != before) return {};
     out.samples = all.train->samples();
-    out.lines.push_back("data: " + samples_text(data, all));
+    out.lines.push_back("data: " + samples_text(data, all, depth));
     out.classes = class_table(all);
   } catch (const UserError& e) {
     complain(pointer_of(data, e.what()), e);

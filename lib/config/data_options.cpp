@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "train/folder.h"
 #include "train/folder_listing.h"
 
 namespace motley {
@@ -145,7 +146,12 @@ const Table<Augment>& augment_table() {
        {},
        std::int64_t{0}},
       {"random_crop", "a random part of each picture, scaled to the input's size, in the place of `resize` (folder)", "object",
-       false, [](Reader& r, const Json& j, Augment& a) { r.object(j, random_crop_table(), a.random_crop.emplace()); },
+       false,
+       [](Reader& r, const Json& j, Augment& a) {
+         if (!std::holds_alternative<Json::Object>(j.value))
+           return r.complain(j, "expected { \"scale\": [0.08, 1], \"ratio\": [0.75, 1.33] }, or {} for these, found " + to_text(j));
+         r.object(j, random_crop_table(), a.random_crop.emplace());
+       },
        object_schema(random_crop_table())}};
   return table;
 }
@@ -287,15 +293,22 @@ bool is_evaluated(const DataOptions& data) {
   return data.kind != DataKind::folder || !test_folder(data.path).empty();
 }
 
+std::string damaged_advice(Damaged damaged) {
+  return damaged == Damaged::error ? "; \"damaged\": \"skip\" would leave such pictures out" : "";
+}
+
 Datasets load_data(const DataOptions& data, const SampleKind& expected, Index samples, std::uint64_t seed,
                    const std::vector<std::string>& without) {
-  const auto load = [&] {
+  const auto load = [&]() -> Datasets {
     switch (data.kind) {
       case DataKind::fashion_mnist: return load_fashion_mnist(data.path);
       case DataKind::mnist: return load_mnist(data.path);
       case DataKind::cifar10: return load_cifar10(data.path);
       case DataKind::npy: return load_npy(npy_files(data), expected);
-      case DataKind::folder: return load_folder(data.path, expected, {data.resize, without});
+      case DataKind::folder: {
+        const FolderData all = open_folder(data.path, expected, {data.resize, without}, damaged_advice(data.damaged));
+        return {all.train, all.test};
+      }
       case DataKind::tokens: return load_tokens(token_files(data), expected);
       case DataKind::synthetic: break;
     }

@@ -45,5 +45,7 @@ NpyFiles npy_files(const DataOptions& data);
 // state it. seed: of synthetic data and of the validation part. without: pictures of a folder that are left out. UserError: 66, 65.
 Datasets load_data(const DataOptions& data, const SampleKind& expected, Index samples, std::uint64_t seed,
                    const std::vector<std::string>& without = {});
+// The end of a complaint about a damaged picture: how to go on without it. Empty: such pictures are left out already.
+std::string damaged_advice(Damaged damaged);
 
 }  // namespace motley

@@ -124,8 +124,7 @@ class JobReader {
         const OpenWeights found = compared_weights(initial.weights, parts.network, initial.fresh);
         for (const std::string& wrong : found.unknown_fresh) complain_below(r, tree, "/initial/new", wrong);
         for (const std::string& one : found.differences)
-          refuse(found.file->name() + ": " + one +
-                     (&one == &found.differences.front() ? " (\"new\": [...] names tensors that are drawn again)" : ""),
+          refuse(found.file->name() + ": " + one + (&one == &found.differences.front() ? how_to_begin(initial, found.mends) : ""),
                  Exit::data);
       } catch (const UserError& e) {
         refuse(e.what(), e.code());
@@ -134,6 +133,15 @@ class JobReader {
   }
 
  private:
+  // The key that makes a training begin with all but these tensors, where they are few.
+  static std::string how_to_begin(const InitialOptions& initial, std::vector<std::string> drawn) {
+    constexpr std::size_t kFew = 4;
+    if (drawn.size() > kFew) return "; \"new\": [...] beside \"weights\" names tensors that are drawn again";
+    drawn.insert(drawn.begin(), initial.fresh.begin(), initial.fresh.end());
+    return "; to begin with the rest and draw what differs: \"initial\": { \"weights\": ..., \"new\": " +
+           to_text(Json(Json::Array(drawn.begin(), drawn.end()))) + " }";
+  }
+
   // Reads one part with read(reader, json, version) under the pointer in the part's file.
   template <class F>
   auto read_part(const std::string& key, const Json& j, F&& read)

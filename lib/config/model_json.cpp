@@ -223,6 +223,10 @@ Table<ZooSpec> zoo_table(VersionKey version) {
        [](Reader& r, const Json& j, ZooSpec& z) { r.integer(j, z.choice.layers, 1, 10000); }},
       {"heads", "gpt, bert and vit: number of attention heads; default: 12, as published", "integer", false,
        [](Reader& r, const Json& j, ZooSpec& z) { r.integer(j, z.choice.heads, 1, kMostSize); }},
+      {"context",
+       "gpt and bert: rows of the table of positions, of which the input's are used; default: 1024 and 512, as published, or more "
+       "if the input has more",
+       "integer", false, [](Reader& r, const Json& j, ZooSpec& z) { r.integer(j, z.choice.context, 1, kMostSize); }},
       {"stem", "of resnet18, resnet34 and resnet50: \"cifar\" is a 3x3 convolution without a pool, for small images", "text", false,
        [](Reader& r, const Json& j, ZooSpec& z) { r.text(j, z.stem, kStems); }, schema_of_words(kStems), kStems.front()},
       {"width",
@@ -277,6 +281,14 @@ ModelSpec read_zoo(Reader& r, const Json& j, VersionKey version) {
         r.in(key, [&] {
           r.complain(*given, "only gpt, bert and vit have this key; leave it out: " + zoo.choice.network + " does not have it");
         });
+    if (const Json* given = j.find("context"); given != nullptr && zoo.choice.context > 0) {
+      const auto refuse = [&](const std::string& text) { r.in("context", [&] { r.complain(*given, text); }); };
+      if (!tokens)
+        refuse("only gpt and bert have this key; leave it out: " + zoo.choice.network + " does not have it");
+      else if (input.dims.size() == 2 && zoo.choice.context < input.dims[1].size)
+        refuse("the input has " + std::to_string(input.dims[1].size) +
+               " positions, more than the table; expected at least as many rows");
+    }
     if (tokens && j.find("classes") == nullptr) zoo.choice.classes = usual_choice(zoo.choice.network).classes;
   }
   if (r.complaints.list.size() != before) return std::move(zoo.model);

@@ -19,6 +19,7 @@ struct ZooChoice {
   double width = 1;         // factor of every layer's channels
   Index layers = 0;         // number of a transformer's blocks; 0: as published
   Index heads = 0;          // of its attention; 0: as published
+  Index context = 0;        // rows of the table of positions of gpt and bert; 0: as published, or as many as the input has
 };
 
 const std::vector<std::string>& zoo_networks();

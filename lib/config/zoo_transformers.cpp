@@ -97,12 +97,16 @@ class Blocks {
   std::string last_{};
 };
 
+Index context_of(const ZooChoice& choice, Index published) {
+  return choice.context > 0 ? choice.context : std::max(published, choice.image[1].size);
+}
+
 // Radford et al., "Language models are unsupervised multitask learners", 2019: 12 layers of 768 features, 1024 positions; names as
 // in Hugging Face's GPT-2.
 Json::Array gpt(const ZooChoice& choice) {
   Blocks net(choice, 768, 12, 12);
   const std::string positions = choice.image[1].name;
-  const Index count = choice.image[1].size, context = std::max<Index>(1024, count);
+  const Index count = choice.image[1].size, context = context_of(choice, 1024);
   net.parameter("wpe", "context", context, 0.02);
   net.slice("wpe_used", "context", count, positions);
   net.embedding("wte", 0.02);
@@ -131,7 +135,7 @@ Json::Array gpt(const ZooChoice& choice) {
 Json::Array bert(const ZooChoice& choice) {
   Blocks net(choice, 768, 12, 12);
   const std::string positions = choice.image[1].name, in = "bert.embeddings.";
-  const Index count = choice.image[1].size, context = std::max<Index>(512, count);
+  const Index count = choice.image[1].size, context = context_of(choice, 512);
   constexpr double kEpsilon = 1e-12;
   net.parameter(in + "position_embeddings", "context", context, 0.02);
   net.slice("positions_used", "context", count, positions);

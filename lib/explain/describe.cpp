@@ -115,12 +115,6 @@ std::string padded(std::string text, std::size_t width) {
   return text;
 }
 
-std::vector<Index> moves_per_step(const PlanData& data) {
-  std::vector<Index> out;
-  for (const bool once : moved_once(data)) out.push_back(once ? 1 : data.passes.accumulate);
-  return out;
-}
-
 std::vector<Described> describe_exchanges(const PlanData& data, int ranks) {
   std::vector<Described> out;
   const std::vector<Index> times = moves_per_step(data);

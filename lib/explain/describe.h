@@ -33,9 +33,6 @@ std::string percent_text(double share);
 // The text followed by spaces, at least one.
 std::string padded(std::string text, std::size_t width);
 
-// Per tensor, how often a step moves it: once in each micro-batch, or once for all of them.
-std::vector<Index> moves_per_step(const PlanData& data);
-
 // One entry per tensor and hop, in plan order; a sum that is added and then copied is one all_reduce. Bytes are per step.
 std::vector<Described> describe_exchanges(const PlanData& data, int ranks);
 

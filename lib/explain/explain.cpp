@@ -12,6 +12,7 @@
 #include "explain/describe.h"
 #include "graph/layers.h"
 #include "plan/layouts.h"
+#include "plan/moved_once.h"
 #include "plan/schedules.h"
 
 namespace motley {

@@ -67,7 +67,7 @@ void damaged_picture(const fs::path& file, const std::string& what) {
 
 void read_header(const InputFile& file, const char* kind, std::uint64_t from, std::span<std::uint8_t> out) {
   if (from > file.size() || out.size() > file.size() - from)
-    damaged_picture(file.path(), fmt::format("a damaged {} file (it ends in its header, after {} bytes)", kind, file.size()));
+    damaged_picture(file.path(), fmt::format("a damaged {} file (it ends too early, after {} bytes)", kind, file.size()));
   file.read(from, std::as_writable_bytes(out));
 }
 

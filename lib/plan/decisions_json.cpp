@@ -8,6 +8,7 @@
 #include "base/json_fields.h"
 #include "kernels/kernel_spec_json.h"
 #include "plan/layouts.h"
+#include "plan/moved_once.h"
 #include "plan/plan_file.h"
 #include "plan/rules_json.h"
 
@@ -184,7 +185,7 @@ Json decisions_json(const PlanData& data, const Step& step, const Mesh& mesh) {
   if (std::any_of(data.implementations.begin(), data.implementations.end(), [](const auto& list) { return !list.empty(); }))
     out.set("implementations", implementations_json(data));
   if (!data.apart.empty()) out.set("apart", apart_json(data));
-  if (data.passes.accumulate > 1 && !data.repeats) out.set("parameters_stay", true);
+  if (may_keep(data.passes) && !data.repeats) out.set("parameters_stay", true);
   if (!data.rules.homes.empty()) out.set("homes", homes_json(data.rules));
   return out;
 }

@@ -99,7 +99,7 @@ struct PlanData {
   std::vector<int> hosts{};           // per rank: ranks with the same number read each other's memory in place; empty: no rank does
   std::vector<std::vector<ChosenKernel>> implementations{};  // per rank, where its device has a choice: the fastest one measured
   std::vector<std::vector<KernelSpec>> apart{};  // per rank: fused kernels measured to be slower than separate ones; empty: none
-  bool repeats = false;  // parameters are sent in each micro-batch: some rank lacks the memory to keep those it receives
+  bool repeats = false;  // parameters are sent in each micro-batch, frozen ones in each step: a rank lacks the memory to keep them
   std::vector<CutChoice> cuts{};
   std::vector<std::string> notes{};                              // what was assumed, what was gathered
   std::optional<double> step_seconds{}, step_q25{}, step_q75{};  // quartiles: of the machine's speed while its profile was measured

@@ -9,6 +9,7 @@
 #include "base/json_fields.h"
 #include "kernels/kernel_spec_json.h"
 #include "plan/check_rules.h"
+#include "plan/moved_once.h"
 #include "plan/planner.h"
 #include "plan/rules_json.h"
 #include "plan/schedules.h"
@@ -385,7 +386,7 @@ PlanData data_from(const std::string& name, const Decisions& d, const Step& step
   }
   PlanData data = plan_of_picks(passes, mesh, layouts, d.rules, picks, dtype);
   set_hops(name, d.hops, data);
-  data.repeats = !d.parameters_stay && passes.accumulate > 1;
+  data.repeats = !d.parameters_stay && may_keep(passes);
   count_bytes(data);
   return data;
 }

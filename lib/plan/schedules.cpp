@@ -76,16 +76,30 @@ std::array<Stages, 3> stages_of(const TensorPlan& plan, std::span<const int> hos
           staged(plan.fill, false, plan.fill.schedule, hosts)};
 }
 
-void count_bytes(PlanData& data) {
-  for (PredictedRank& r : data.predicted) r.bytes = 0;
-  const std::vector<bool> once = moved_once(data);
-  for (std::size_t t = 0; t < data.tensors.size(); t++) {
-    const Index item = item_bytes(data, t), times = once[t] ? 1 : data.passes.accumulate;
+namespace {
+
+// times: per tensor, how often it is moved.
+std::vector<Index> received(const PlanData& data, const std::vector<Index>& times) {
+  std::vector<Index> out(data.predicted.size(), 0);
+  for (std::size_t t = 0; t < data.tensors.size(); t++)
     for (const Stages& stages : stages_of(data.tensors[t], data.hosts))
       for (const auto& stage : stages)
         for (const BoxMessage& m : stage)
-          if (m.from != m.to) at(data.predicted, m.to).bytes += volume(m.box) * item * times;
-  }
+          if (m.from != m.to) at(out, m.to) += volume(m.box) * item_bytes(data, t) * times[t];
+  return out;
+}
+
+}  // namespace
+
+void count_bytes(PlanData& data) {
+  const std::vector<Index> bytes = received(data, moves_per_step(data));
+  for (std::size_t r = 0; r < bytes.size(); r++) data.predicted[r].bytes = bytes[r];
+}
+
+std::vector<Index> kept_bytes(const PlanData& data) {
+  const std::vector<bool> once = moved_once(data);
+  return received(data,
+                  data.passes.accumulate > 1 ? std::vector<Index>(once.size(), 0) : std::vector<Index>(once.begin(), once.end()));
 }
 
 void choose_schedules(PlanData& data, const Profile& profile) {

@@ -15,7 +15,9 @@ std::array<Stages, 3> stages_of(const TensorPlan& plan, std::span<const int> hos
 // of one box, or get the same values from it; else direct. Counts bytes.
 void choose_schedules(PlanData& data, const Profile& profile);
 
-// Sets the number of bytes that each rank receives.
+// Sets the number of bytes that each rank receives in a training step other than the first one.
 void count_bytes(PlanData& data);
+// Per rank: the bytes that it receives besides in the first step, and keeps: of frozen parameters.
+std::vector<Index> kept_bytes(const PlanData& data);
 
 }  // namespace motley

@@ -201,11 +201,11 @@ void group_inner(const CommonPlan& plan, std::vector<MovedTogether>& out) {
 }  // namespace
 
 std::vector<MovedTogether> moved_together(const CommonPlan& plan) {
-  std::vector<MovedTogether> values, sums, out;
+  std::vector<MovedTogether> values, kept, sums, out;  // kept: values that are not sent in each step or micro-batch
   if (!plan.options().coalesce) return out;
   auto tiled = [&](int t) { return plan.plan_of(t).add.tiles > 0 || plan.plan_of(t).arriving().tiles > 0; };
   for (int t : plan.filled())
-    if (!tiled(t)) values.push_back({{t}, plan.opened_at(t)});
+    if (!tiled(t)) (plan.once(t) ? kept : values).push_back({{t}, plan.opened_at(t)});
   for (int p = 0; p < static_cast<int>(plan.passes().passes.size()); p++) {
     const int t = plan.pass(p).writes.tensor;
     const auto& writers = plan.writers(t);
@@ -215,6 +215,7 @@ std::vector<MovedTogether> moved_together(const CommonPlan& plan) {
       sums.push_back({{t}, p});
   }
   group(plan, values, 2, out);
+  group(plan, kept, 2, out);
   group(plan, sums, 0, out);
   group_inner(plan, out);
   return out;

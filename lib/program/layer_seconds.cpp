@@ -10,6 +10,7 @@
 #include "base/at.h"
 #include "graph/layers.h"
 #include "program/compile.h"
+#include "program/steady.h"
 
 namespace motley {
 
@@ -68,7 +69,7 @@ double LayerSeconds::slowest() const {
 StepByLayer layer_seconds(const PlanData& data, const Profile& profile) {
   if (profile.empty()) return {};
   const Layers layers = layers_of(data.passes);
-  const std::vector<Program> programs = compile_all(data);
+  const std::vector<Program> programs = steady(compile_all(data));
   const Simulated times = simulate(programs, profile, {.timeline = true});
   const std::vector<double> none(programs.size(), 0);
   std::vector<LayerSeconds> all;
@@ -90,7 +91,7 @@ StepByLayer layer_seconds(const PlanData& data, const Profile& profile) {
 double least_step_seconds(const PlanData& data, const Profile& profile) {
   if (profile.empty()) return 0;
   std::map<Kind, double> work;  // flops of all ranks
-  for (const Program& program : compile_all(data))
+  for (const Program& program : steady(compile_all(data)))
     for (std::size_t s = 0; s < program.steps.size(); s++)
       if (const auto* run = std::get_if<RunKernel>(&program.steps[s].what)) {
         const bool once = program.steps[s].once || static_cast<int>(s) >= program.combine_begin;

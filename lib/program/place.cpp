@@ -39,8 +39,12 @@ void find_lifetimes(Program& program, const Passes& passes, const CompileOptions
   const std::vector<bool> lasts = lasting(program);
   for (std::size_t b = 0; b < lasts.size(); b++)
     if (lasts[b]) {
-      touch(static_cast<int>(b), std::max(0, program.combine_begin - 1));
-      program.buffers[b].first = 0;
+      Buffer& buffer = program.buffers[b];
+      buffer.first = 0;
+      if (program.micro_batches > 1)
+        touch(static_cast<int>(b), std::max(0, program.combine_begin - 1));
+      else
+        buffer.last = end;  // until the State changes
     }
   // What is read after the step. Nothing else may use the memory of what only the first micro-batch writes.
   std::set<int> once;

@@ -7,9 +7,11 @@
 #include <map>
 #include <utility>
 
+#include "plan/moved_once.h"
 #include "plan/schedules.h"
 #include "program/compile.h"
 #include "program/memory.h"
+#include "program/steady.h"
 
 namespace motley {
 
@@ -35,7 +37,7 @@ std::vector<Program> compile_with_memory(PlanData& data, const Profile& profile,
 std::vector<Program> compile_in_memory(PlanData& data, const Profile& profile, Fusions* made) {
   const bool repeated = std::exchange(data.repeats, false);
   std::vector<Program> out = compile_with_memory(data, profile, made);
-  if (data.passes.accumulate > 1 && !fits(data)) {
+  if (may_keep(data.passes) && !fits(data)) {
     data.repeats = true;
     out = compile_with_memory(data, profile, made);
   }
@@ -48,7 +50,7 @@ void predict_with(PlanData& data, const Profile& profile, Fusions* made) {
   const std::size_t ranks = data.predicted.size();
   const std::vector<Program> programs = compile_in_memory(data, profile, made);
   if (profile.empty()) return;
-  const Simulated times = simulate(programs, profile);
+  const Simulated times = simulate(steady(programs), profile);
   data.step_seconds = times.step_seconds;
   double fast = profile.devices.empty() ? 1 : HUGE_VAL, slow = 1;  // profiled seconds are those of a quiet machine
   for (const DeviceFacts& d : profile.devices) {
@@ -83,7 +85,7 @@ std::int64_t plans_predicted() {
 }
 
 std::vector<ExposedWait> exposed_waits(const PlanData& data, const Profile& profile) {
-  const std::vector<Program> programs = compile_all(data);
+  const std::vector<Program> programs = steady(compile_all(data));
   const Simulated times = simulate(programs, profile, {.timeline = true});
   std::map<std::pair<int, std::size_t>, double> longest;  // tensor and hop
   for (std::size_t r = 0; r < programs.size(); r++) {

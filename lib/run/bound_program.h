@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -66,6 +67,8 @@ struct Executor::Bound {
   std::unique_ptr<PeerMemory> peers{};  // set if the Program has windows
   bool partial = false;                 // the last run ended before the update
   bool follows = false;                 // a later micro-batch is running: it has the parameters that the first one received
+  bool steady = false;                  // one micro-batch: this run has the frozen parameters that an earlier one received
+  std::optional<std::uint64_t> seen{};  // State::changes() of the parameters that this rank has received
   bool in_run = false;                  // still set if an error ended a run in the middle
   std::vector<std::vector<std::byte>> staging{};
   std::vector<DeviceMemory::Block> blocks{};  // on a device: hold `memory` and the reordered feeds
@@ -118,7 +121,7 @@ struct Executor::Bound {
   double perform(Step& step);                          // returns the seconds of a wait in which this rank's device was working
   void progress();                                     // the pending exchanges
   void settle(std::size_t from, std::size_t to, double begin);
-  bool is_done(std::size_t i) const { return follows && program.steps[i].once; }  // already done by the first micro-batch
+  bool is_done(std::size_t i) const { return (follows || steady) && program.steps[i].once; }  // by the first micro-batch or run
   void record(std::size_t i, double from, double to) {
     if (trace != nullptr) trace->program_step(i, from, to);
   }

@@ -116,6 +116,7 @@ void Executor::Bound::begin() {
   meet();
   if (peers != nullptr) peers->next_run();
   partial = true;
+  steady = program.micro_batches == 1 && seen == state.changes();
 }
 
 Ran Executor::Bound::run(std::size_t from, std::size_t to, const std::function<void(int)>& after) {
@@ -135,7 +136,12 @@ Ran Executor::Bound::run(std::size_t from, std::size_t to, const std::function<v
     out.polling_seconds += now - then;
   };
   for (std::size_t i = from; i < to; i++) {
-    if (is_done(i)) continue;
+    if (is_done(i)) {
+      if (!steady) continue;
+      record(i, now, now);
+      if (after) after(static_cast<int>(i));
+      continue;
+    }
     if (const Chain* chain = chains[i]; chain != nullptr) {
       const double then = run_chain(*chain, now);
       for (int c = chain->begin; after && c < chain->end; c++) after(c);
@@ -214,10 +220,11 @@ Ran Executor::run(const std::function<void(int)>& after) {
   bound_->follows = false;
   bound_->begin();
   bound_->partial = false;
-  if (!after) return bound_->run_to_end(0);
   const auto update = static_cast<std::size_t>(bound_->program.update_begin);
-  Ran out = bound_->run(0, update, after);
-  return out += bound_->run_to_end(update);
+  Ran out = after ? bound_->run(0, update, after) : bound_->run_to_end(0);
+  if (after) out += bound_->run_to_end(update);
+  bound_->seen = bound_->state.changes();
+  return out;
 }
 Ran Executor::run_forward(const std::function<void(int)>& after) {
   bound_->begin();
@@ -229,6 +236,7 @@ Ran Executor::run_backward(const std::function<void(int)>& after) {
   const Ran out =
       bound_->run(static_cast<std::size_t>(program.forward_steps), static_cast<std::size_t>(program.combine_begin), after);
   bound_->follows = program.micro_batches > 1;
+  bound_->seen = bound_->state.changes();
   return out;
 }
 Ran Executor::run_combine() {

@@ -15,6 +15,7 @@
 #include "kernels/kernel_names.h"
 #include "mesh/control.h"
 #include "program/compile.h"
+#include "program/steady.h"
 
 namespace motley {
 
@@ -155,14 +156,21 @@ std::vector<Index> recorded_by_all(const std::vector<RecordedStep>& ranks) {
 
 // Reading the inputs and exchanging the figures take no virtual time.
 void add_simulated(RunTrace& trace, const std::vector<Program>& programs, const Profile& profile) {
-  const Simulated all = simulate(programs, profile, {.timeline = true, .steps = 2});
+  const Simulated all = simulate(steady(programs), profile, {.timeline = true, .steps = 2});
   trace.predicted_step_seconds = all.step_seconds;
   for (std::size_t r = 0; r < programs.size(); r++) {
     std::vector<TraceSpan>& out = trace.ranks[r].simulated;
     const TraceSpan agreed{all.agreement[r].begin, all.agreement[r].end};
     double begin = agreed.begin, end = agreed.end;
-    for (std::size_t i = 0; i < all.timeline[r].size(); i++) {
-      const TraceSpan& s = out.emplace_back(TraceSpan{all.timeline[r][i].begin, all.timeline[r][i].end});
+    std::size_t simulated = 0;
+    for (std::size_t i = 0; i < programs[r].steps.size(); i++) {
+      if (is_kept(programs[r], i)) {  // no time, where it would be
+        const double at = simulated == 0 ? 0 : all.timeline[r][simulated - 1].end;
+        out.push_back({at, at});
+        continue;
+      }
+      const SimulatedStep& step = all.timeline[r][simulated++];
+      const TraceSpan& s = out.emplace_back(TraceSpan{step.begin, step.end});
       if (!programs[r].steps[i].once) begin = std::min(begin, s.begin);  // as measured: in the last micro-batch
       end = std::max(end, s.end);
     }

@@ -27,6 +27,7 @@
 #include "mesh/mpi_session.h"
 #include "run/agreed.h"
 #include "run/meet_hosts.h"
+#include "run/shared_space.h"
 #include "run/start.h"
 
 namespace motley {
@@ -220,6 +221,7 @@ int run_among_others(const Start& start, int argc, char** argv, const std::funct
       watched.record = std::make_unique<RecordWriter>(start.records, start.rank, start.device);
       watched.heartbeat = std::make_unique<Heartbeat>(*watched.record, limits, Heartbeat::Voice::silent, start.records);
     }
+    require_shared_space();
     {
       std::optional<StartDeadline> deadline;
       if (!start.launched && start.ranks > 1) deadline.emplace(start.rank, limits.start_seconds);

@@ -163,6 +163,7 @@ void State::set_shard(const std::string& name, const std::vector<BoxValues>& val
     same = own[b] == values[b].box && values[b].values.size() == static_cast<std::size_t>(volume(own[b]));
   if (!same) throw UserError("the boxes that are given for \"" + name + "\" are not those that this rank owns");
   overwrite_each(name, slot, [&](std::size_t box, std::size_t place, Index) { return values[box].values[place]; });
+  changed();
 }
 
 void State::set(const std::string& name, const std::vector<double>& values, const std::string& slot) {
@@ -172,6 +173,7 @@ void State::set(const std::string& name, const std::vector<double>& values, cons
     throw UserError("\"" + name + "\" has " + std::to_string(shape.elements()) + " elements, " + std::to_string(values.size()) +
                     " are given");
   overwrite_each(name, slot, [&](std::size_t, std::size_t, Index global) { return at(values, global); });
+  changed();
 }
 
 std::byte* State::address(const std::string& name, const std::string& slot, const Buffer& as) const {

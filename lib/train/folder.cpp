@@ -2,6 +2,7 @@
 #include "train/folder.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <motley/error.h>
 
 #include <algorithm>
@@ -82,6 +83,14 @@ fs::path PictureFiles::file(Index sample) const {
   return folder_ / at(files_, sample);
 }
 
+Picture PictureFiles::decoded(const fs::path& file) const {
+  try {
+    return decode_picture(file, extents_[0]);
+  } catch (const UserError& e) {
+    throw UserError(e.what() + (e.code() == Exit::data ? advice_ : ""), e.code());
+  }
+}
+
 std::vector<std::uint8_t> PictureFiles::resized_part(const Picture& picture, Index sample, const Region& part) const {
   Scaled to{picture.size};
   if (resize_.rows > 0)
@@ -101,7 +110,7 @@ void PictureFiles::read(Index sample, const Box& box, std::span<double> out) con
   const Index channels = extents_[0];
   PictureCache::Pixels pixels = decoded_.find(sample, stamp);
   if (pixels == nullptr) {
-    const Picture picture = decode_picture(path, channels);
+    const Picture picture = decoded(path);
     if (!decoded_.has_room(static_cast<std::size_t>(channels * extents_[1] * extents_[2])))
       return to_planes(resized_part(picture, sample, part), channels, box[0], out);
     pixels = std::make_shared<const std::vector<std::uint8_t>>(resized_part(picture, sample, whole(sample_size())));
@@ -116,7 +125,7 @@ void PictureFiles::read(Index sample, const Box& box, std::span<double> out) con
 void PictureFiles::read_region(Index sample, const PickRegion& pick, const Box& box, std::span<double> out) const {
   check(volume(box) == static_cast<Index>(out.size()), "a sample's box fills what is given");
   if (out.empty()) return;
-  const Picture picture = decode_picture(file(sample), extents_[0]);
+  const Picture picture = decoded(file(sample));
   const PictureRegion picked = pick(picture.size.rows, picture.size.cols);
   const auto inside = [](Range part, Index all) { return part.begin >= 0 && part.size() > 0 && part.end <= all; };
   if (!inside(picked.rows, picture.size.rows) || !inside(picked.cols, picture.size.cols))
@@ -136,12 +145,29 @@ void PictureFiles::check_header(Index sample, HeaderCounts& counts) const {
     refuse_size(file(sample), facts.size, facts.orientation != 1, sample_size());
 }
 
-FolderData open_folder(const fs::path& folder, const SampleKind& expected, const FolderOptions& options) {
+namespace {
+
+// For a network with fewer classes than the folder.
+std::string too_many_classes(const fs::path& folder, const FolderListing& its, Index expected) {
+  constexpr std::size_t kMost = 10;
+  const std::size_t shown = std::min(kMost, its.classes.size());
+  std::string out =
+      fmt::format("{}: {} class folders in \"{}\" ({}{}); the network has {} classes", folder.string(), its.classes.size(),
+                  its.train.name, fmt::join(its.classes.begin(), its.classes.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
+                  shown < its.classes.size() ? ", ..." : "", expected);
+  for (const std::string& name : its.empty)
+    if (name.starts_with(its.train.name + "/")) return out + "; " + name + " holds no picture: remove it if it is none";
+  return out + fmt::format("; give its output dim the size {}", its.classes.size());
+}
+
+}  // namespace
+
+FolderData open_folder(const fs::path& folder, const SampleKind& expected, const FolderOptions& options,
+                       const std::string& advice) {
   FolderData out{list_folder(folder, options.without)};
   const FolderListing& its = out.listing;
   if (const auto found = static_cast<Index>(its.classes.size()); expected.classes > 0 && found > expected.classes)
-    throw UserError(folder.string() + ": " + std::to_string(found) + " class folders in \"" + its.train.name +
-                    "\"; the network has " + std::to_string(expected.classes) + " classes");
+    throw UserError(too_many_classes(folder, its, expected.classes));
   std::vector<Index> extents = expected.extents;
   if (extents.empty()) {
     const PictureSize first = options.resize.rows > 0 ? PictureSize{options.resize.rows, options.resize.cols}
@@ -151,6 +177,7 @@ FolderData open_folder(const fs::path& folder, const SampleKind& expected, const
   const auto made = [&](const FolderPart& part) {
     auto files = std::make_shared<PictureFiles>(folder / part.name, part.files, extents, options.resize);
     files->set_labels(part.labels, its.classes);
+    files->set_advice(advice);
     return files;
   };
   out.train = made(its.train);

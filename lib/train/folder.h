@@ -27,6 +27,7 @@ class PictureFiles : public Dataset {
   // files: relative to `folder`. extents: [channels, rows, cols]. labels: one per file, or none at all.
   PictureFiles(std::filesystem::path folder, std::vector<std::string> files, std::vector<Index> extents, const Resize& resize);
   void set_labels(std::vector<std::int32_t> labels, const std::vector<std::string>& classes);
+  void set_advice(std::string when_damaged) { advice_ = std::move(when_damaged); }  // the end of read()'s errors about pixels
   Index samples() const override { return static_cast<Index>(files_.size()); }
   Index classes() const override { return static_cast<Index>(classes_.size()); }
   std::vector<std::string> class_names() const override { return classes_; }
@@ -44,12 +45,14 @@ class PictureFiles : public Dataset {
   PictureSize sample_size() const;
   // Pixels [rows, cols, channels] of the part of a sample.
   std::vector<std::uint8_t> resized_part(const Picture& picture, Index sample, const Region& part) const;
+  Picture decoded(const std::filesystem::path& file) const;  // UserError (65)
   std::filesystem::path folder_;
   std::vector<std::string> files_;
   std::vector<Index> extents_;
   Resize resize_;
   std::vector<std::int32_t> labels_{};
   std::vector<std::string> classes_{};
+  std::string advice_{};
   mutable PictureCache decoded_;
 };
 
@@ -64,7 +67,9 @@ struct FolderData {
   std::shared_ptr<const PictureFiles> train{}, test{};
   Index samples() const { return train->samples() + (test ? test->samples() : 0); }
 };
-FolderData open_folder(const std::filesystem::path& folder, const SampleKind& expected, const FolderOptions& options);
+// advice: ends the errors about pictures that cannot be decoded when they are read.
+FolderData open_folder(const std::filesystem::path& folder, const SampleKind& expected, const FolderOptions& options,
+                       const std::string& advice = {});
 
 struct DamagedPicture {
   std::string file{}, why{};  // "train/CLASS/FILE"; why: begins with the path

@@ -173,6 +173,7 @@ void load_weights(Runtime& rt, State& state, const fs::path& path, const LoadWei
       if (state.has(e.name, kAverage)) state.set_shard(e.name, values, kAverage);
     });
   });
+  state.changed();  // on ranks that own nothing too
 }
 
 Manifest load_checkpoint(Runtime& rt, State& state, const fs::path& directory, const std::string& optimizer) {
@@ -210,6 +211,7 @@ Manifest load_checkpoint(Runtime& rt, State& state, const fs::path& directory, c
     std::vector<std::byte> room;  // of the largest box
     for (const auto& [box, its] : boxes) read_box(state, *from, *box, its, room);
   });
+  state.changed();
   return from->manifest();
 }
 

@@ -41,8 +41,9 @@ Predictions predict(Runtime& rt, Predictor& predictor, const std::shared_ptr<con
     try {
       predictor.run_named(feeds_from(batch_of(data, std::move(which), 0, 0), {.image = image, .label = ""}, passes));
     } catch (const AgreedError& e) {
-      throw AgreedError("in the samples " + std::to_string(first) + " to " + std::to_string(first + count - 1) + ": " + e.what(),
-                        e.code(), e.rank());
+      const std::string from = std::to_string(first), to = std::to_string(first + count - 1);
+      throw AgreedError((count == 1 ? "in sample " + from : "in the samples " + from + " to " + to) + ": " + e.what(), e.code(),
+                        e.rank());
     }
     const std::vector<double> values = predictor.get(output.name);
     if (rt.rank() != 0) continue;

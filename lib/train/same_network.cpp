@@ -50,6 +50,44 @@ std::vector<NamedShape> shapes_of(const std::vector<StoredTensor>& tensors) {
   return out;
 }
 
+std::vector<std::string> dim_names(const Shape& shape) {
+  std::vector<std::string> out;
+  for (const Dim& d : shape.dims()) out.push_back(d.name);
+  return out;
+}
+
+// The dims of the network's tensor whose sizes the other does not have: ` (dim "classes")`; empty: unknown.
+std::string unlike_dims(const NamedShape& one, std::vector<Index> other) {
+  while (other.size() > one.dims.size() && other.front() == 1) other.erase(other.begin());
+  if (one.dims.size() != other.size() || one.extents.size() != other.size()) return "";
+  std::vector<std::string> unlike;
+  for (std::size_t i = 0; i < other.size(); i++)
+    if (one.extents[i] != other[i]) unlike.push_back(shown(one.dims[i]));
+  return fmt::format(" ({} {})", unlike.size() == 1 ? "dim" : "dims", fmt::join(unlike, ", "));
+}
+
+// Patterns of the tensors that only one of them has, or that have another shape: a layer's (`fc.*`) where none of its tensors fits.
+std::vector<std::string> patterns_of_unlike(const std::vector<NamedShape>& network, const std::vector<NamedShape>& file) {
+  std::map<std::string, std::vector<const std::vector<Index>*>> shapes;  // by name, in either
+  for (const auto* list : {&network, &file})
+    for (const NamedShape& one : *list) shapes[one.name].push_back(&one.extents);
+  std::set<std::string> unlike, fitting;  // names; of what fits also the names of the layers and groups that it is in
+  for (const auto& [name, found] : shapes) {
+    if (found.size() != 2 || *found[0] != *found[1])
+      unlike.insert(name);
+    else
+      for (std::size_t end = name.size(); end != std::string::npos; end = end == 0 ? end - 1 : name.rfind('.', end - 1))
+        fitting.insert(name.substr(0, end));
+  }
+  std::set<std::string> out;
+  for (const std::string& name : unlike) {
+    const std::size_t dot = name.rfind('.');
+    const bool alone = dot == std::string::npos || fitting.contains(name.substr(0, dot));
+    out.insert(alone ? name : name.substr(0, dot) + ".*");
+  }
+  return {out.begin(), out.end()};
+}
+
 // Names that a few lines can show: "a, b and 7 more".
 std::string some_of(const std::vector<std::string>& names) {
   constexpr std::size_t kMost = 3;
@@ -86,7 +124,8 @@ std::vector<std::string> differences(const std::vector<NamedShape>& state, const
     out.push_back(shown(name) + " " + to_text(*in_file.at(name)) + " is not in the network" + meant(name, missing));
   for (const NamedShape& one : state)
     if (const auto its = in_file.find(one.name); its != in_file.end() && *its->second != one.extents)
-      out.push_back(fmt::format("{}: {}, expected {}", shown(one.name), to_text(*its->second), to_text(one.extents)));
+      out.push_back(fmt::format("{}: {}, expected {}{}", shown(one.name), to_text(*its->second), to_text(one.extents),
+                                unlike_dims(one, *its->second)));
   return out;
 }
 
@@ -118,14 +157,16 @@ std::vector<StateEntry> entries_of(const Passes& passes, DType dtype) {
 
 OpenWeights compared_weights(const fs::path& path, const std::vector<StateEntry>& network, const std::vector<std::string>& fresh) {
   std::vector<StoredTensor> wanted;
+  std::vector<NamedShape> in_network;
   std::map<std::string, std::string> tied;
   for (const StateEntry& e : network) {
     if (!e.slot.empty()) continue;
     wanted.push_back(stored_tensor(e));
+    in_network.push_back({e.name, extents_of(e.shape), dim_names(e.shape)});
     for (const std::string& name : e.also) tied.emplace(name, e.name);
   }
   OpenWeights out{in_own_names(open_weights(path), wanted, tied)};
-  std::vector<NamedShape> in_network = shapes_of(wanted), in_file = shapes_of(out.file->tensors());
+  std::vector<NamedShape> in_file = shapes_of(out.file->tensors());
   std::vector<std::string> names;
   for (auto* list : {&in_network, &in_file}) {
     for (const NamedShape& one : *list) names.push_back(one.name);
@@ -134,6 +175,7 @@ OpenWeights compared_weights(const fs::path& path, const std::vector<StateEntry>
   for (const std::string& pattern : fresh)
     if (std::string wrong = wrong_pattern(pattern, names); !wrong.empty()) out.unknown_fresh.push_back(std::move(wrong));
   out.differences = differences(in_network, in_file);
+  out.mends = patterns_of_unlike(in_network, in_file);
   return out;
 }
 
@@ -183,7 +225,7 @@ ResumedEntries resumed_entries(const std::string& checkpoint, const Manifest& it
   const auto there = slots_in(its);
   std::vector<NamedShape> network, saved;
   for (const StateEntry& e : entries)
-    if (e.slot.empty()) network.push_back({e.name, extents_of(e.shape)});
+    if (e.slot.empty()) network.push_back({e.name, extents_of(e.shape), dim_names(e.shape)});
   for (const StoredEntry& e : its.entries)
     if (e.slot.empty()) saved.push_back({e.tensor.name, e.tensor.extents});
   if (const auto wrong = differences(network, saved); !wrong.empty())

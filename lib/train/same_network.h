@@ -23,6 +23,7 @@ std::vector<StateEntry> entries_of(const Passes& passes, DType dtype);
 struct NamedShape {
   std::string name{};  // including its slot
   std::vector<Index> extents{};
+  std::vector<std::string> dims{};  // of the network's; those that differ are named
 };
 // What the file lacks of the State, has in addition, or has in another shape, each in one line.
 std::vector<std::string> differences(const std::vector<NamedShape>& state, const std::vector<NamedShape>& file);
@@ -33,7 +34,8 @@ struct OpenWeights {
   std::unique_ptr<WeightsFile> file{};     // its tensors as the network calls them
   std::vector<std::string> differences{};  // of names and shapes
   std::vector<std::string>
-      unknown_fresh{};  // patterns that match neither a tensor of the network nor one of the file: what is wrong
+      unknown_fresh{};               // patterns that match neither a tensor of the network nor one of the file: what is wrong
+  std::vector<std::string> mends{};  // patterns: with these as `fresh` too there are no differences
 };
 // Entries with a slot do not count. fresh: patterns (graph/name_patterns.h) of tensors that are not read from it, and may be
 // missing, or of another shape. UserError: 66 it is not there; 65 it is not a file of weights.

@@ -159,8 +159,10 @@ class Finder {
         const NamedSource source = source_of(c);
         if (source.tensor >= 0 && fits(source, wanted)) return source;
       }
-    // The right name with another shape: the caller complains.
-    return {find(wanted.name)};
+    // The right name with another shape: the caller complains. A learned constant has its layer's name.
+    if (const int same = find(wanted.name); same >= 0) return {same};
+    std::string layer = wanted.name;
+    return {replace_end(layer, ".weight", "") ? find(layer) : -1};
   }
   // Whether the file has this tensor for several names.
   bool is_shared(int tensor) const { return shared_.contains(tensor); }

@@ -2379,6 +2379,7 @@ def begins_with_weights():
     for words in [("check", "tune.json"), ("train", "tune.json", "--run-dir", "run"), ("train", "job.json", "--weights", "seven.safetensors", "--run-dir", "run")]:
         err = room.run(*words, code=65).err
         has(err, *wrong)
+        has(err, 'to begin with the rest and draw what differs: "initial": { "weights": ..., "new": ["conv2d_1.bias", "dense_4.*", "more"] }')
         assert err.count("error: ") == 4 and "measuring" not in err and "rank" not in err, err
     for words in [("eval", "job.json", "--weights", "seven.safetensors"), ("train", "job.json", "--resume", "seven", "--run-dir", "seven"),
                   ("train", "job.json", "--resume", "seven/checkpoints/step-20", "--run-dir", "on")]:
@@ -2393,7 +2394,7 @@ def begins_with_weights():
     for new, said in [("dense_5.*", '"dense_5.*" matches no parameter; did you mean "dense_4.*"?'), ("fc", '"fc" matches no parameter; one of the names is ')]:
         has(room.run("check", "job.json", "--set", f'train.initial={{"weights": "seven", "new": ["dense_4", "{new}"]}}', code=78).err, "/train/initial/new: ", said)
     has(room.run("check", "job.json", "--set", 'train.initial={"weights": "seven", "new": [""]}', code=78).err, "/train/initial/new/0: expected a name of parameters")
-    room.run("check", "job.json", "--set", 'train.initial={"weights": "seven.safetensors", "new": ["dense_4", "conv2d_1.bias", "more"]}')
+    room.run("check", "job.json", "--set", 'train.initial={"weights": "seven.safetensors", "new": ["conv2d_1.bias", "dense_4.*", "more"]}')
     room.run("train", "job.json", *good, "--run-dir", "tuned", "--dump", "dump")
     room.run("train", "job.json", *good[2:], "--run-dir", "drawn", "--dump", "drawn dump")
     for name in seven:
@@ -2417,6 +2418,30 @@ def begins_with_weights():
     has(room.run("train", "job.json", "--weights", "gone", "--run-dir", "new", code=66).err, "gone")
 
 
+def tables_of_positions():
+    """A table of another length is refused with the dim's name, and loads where the model has its length; of a longer one the first rows count."""
+    room = Room()
+    its = job(ranks=1, parts=[6], max_steps=2)
+    zoo = {"zoo": "gpt", "layers": 1, "heads": 2, "width": 0.0208, "classes": 16, "inputs": {"tokens": {"dtype": "i32", "batch": 8, "positions": 4}}}
+    its["model"] = {**zoo, "context": 12}
+    its["layout"] = {"split": {}}
+    room.write("job.json", its)
+    room.run("train", "job.json", "--run-dir", "run")
+    its["model"] = zoo
+    room.write("published.json", its)
+    err = room.run("check", "published.json", "--set", "train.initial.weights=run", code=65).err
+    has(err, '"wpe.weight": [12, 16], expected [1024, 16] (dim "context"); to begin with the rest and draw what differs: "initial": { "weights": ..., "new": ["wpe.*"] }')
+    room.run("check", "published.json", "--set", 'train.initial={"weights": "run", "new": ["wpe.*"]}')
+    has(room.run("eval", "published.json", "--weights", "run", code=65).err, '"wpe.weight": [12, 16], expected [1024, 16] (dim "context")')
+    # The rows after the input's positions decide nothing.
+    run = safetensors(room.path / "run/weights.safetensors")
+    kind, shape, values = run["wpe.weight"]
+    write_safetensors(room.path / "short.safetensors", {**run, "wpe.weight": (kind, [4, 16], values[:4 * 16 * 4])})
+    losses = [json.loads(room.run("eval", "published.json", "--set", f"model.context={rows}", "--weights", weights, "--format", "json").out)["loss"]
+              for rows, weights in [(12, "run"), (4, "short.safetensors")]]
+    assert losses[0] == losses[1], losses
+
+
 def freezes():
     """What is frozen stays as it is, has no optimizer state, and may be another set when a run goes on."""
     room = Room()
@@ -2430,6 +2455,15 @@ def freezes():
     kept = [(t["name"], t["slot"]) for t in room.json("run/checkpoints/step-20/manifest.json")["tensors"]]
     assert sorted(kept) == sorted([(name, "") for name in pairs] + [("dense_3.bias", "velocity"), ("dense_3.weight", "velocity")]), kept
     assert json.loads(room.run("verify", "job.json", "--format", "json").out)["ok"]
+    # What other ranks read of it is sent once.
+    by_batch = ["--set", 'layout={"split": {"batch": {"axis": "all", "parts": [5, 3]}}}']
+    bytes_of = {}
+    for frozen in ["[]", '["conv2d_1"]']:
+        room.run("train", "job.json", *by_batch, "--run-dir", "bytes", "--overwrite", "--set", f"train.freeze={frozen}")
+        bytes_of[frozen] = (room.json("bytes/run.json")["bytes_predicted"], room.json("bytes/run.json")["bytes_counted"])
+    (all_of_it, same), (less, also) = bytes_of.values()
+    assert all_of_it == same > less == also > 0, bytes_of
+    has(room.run("plan", "job.json", *by_batch).out, "note: frozen parameters are sent in the first step and kept, up to ")
     passes = room.run("explain", "job.json", "--full").out
     assert not re.search(r"conv2d_1\S* backward", passes) and re.search(r"dense_\d\S* backward", passes), passes
     # Another set.
@@ -2460,7 +2494,7 @@ def freezes():
     has(room.run("check", room.write("all.json", job(freeze=["*"])), code=78).err, "/train/freeze: all parameters are frozen: there is nothing to train")
 
 
-TESTS = [usage, doctor, one_core_of_two_units, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, explains, notes, given_plans, measured_plans, real_steps, little_memory, verifies, trains, continues_from_weights, begins_with_weights, freezes, keeps_weights, layers_called_as_gpt2s, own_data, wide_tokens, several_inputs, stores_in_bf16, sums_with_parameters, names_of_layers, closed_pipe, full_pipes, refuses_weights, resumes, stopped_runs, traces, refusals, other_launchers, stops, paths_through_links, links_in_run_directories, directories_of_others, files_of_another_user, keeps_other_files, pipes, run_directory_removed, deaths, deaths_under_mpiexec, launcher_killed, restarts, stops_while_a_rank_hangs, leaves_out_lost_devices, evaluates_by_epoch, optimizers, other_losses, verifies_inference, progress]
+TESTS = [usage, doctor, one_core_of_two_units, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, explains, notes, given_plans, measured_plans, real_steps, little_memory, verifies, trains, continues_from_weights, begins_with_weights, tables_of_positions, freezes, keeps_weights, layers_called_as_gpt2s, own_data, wide_tokens, several_inputs, stores_in_bf16, sums_with_parameters, names_of_layers, closed_pipe, full_pipes, refuses_weights, resumes, stopped_runs, traces, refusals, other_launchers, stops, paths_through_links, links_in_run_directories, directories_of_others, files_of_another_user, keeps_other_files, pipes, run_directory_removed, deaths, deaths_under_mpiexec, launcher_killed, restarts, stops_while_a_rank_hangs, leaves_out_lost_devices, evaluates_by_epoch, optimizers, other_losses, verifies_inference, progress]
 
 
 def main(tests):

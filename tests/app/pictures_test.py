@@ -97,6 +97,7 @@ def unlike_pictures():
     refused({"validation": 1}, 78, "/data/validation", "below 1")
     refused({"validation": 0.001}, 78, "/data/validation", "takes none of the 24 samples")
     refused({"augment": {"random_crop": {"scale": [0.5, 0.2]}}}, 78, "/data/augment/random_crop/scale", "the smaller one first")
+    refused({"augment": {"random_crop": True}}, 78, "/data/augment/random_crop", '"ratio": [0.75, 1.33] }, or {} for these, found true')
     refused({"augment": {"random_crop": {"scale": [0, 1]}}}, 78, "/data/augment/random_crop/scale/0", "above 0")
     other = job()
     other["data"] = {"kind": "synthetic", "resize": 8, "augment": {"random_crop": {}}}
@@ -138,6 +139,7 @@ def damaged_pictures():
     room.write("job.json", job_on({}))
     err = room.run("check", "job.json", "--decode", code=65).err
     has(err, *[f"{name}: a damaged PNG file" for name in cut], "zz.jpg: neither a PNG nor a JPEG file")
+    assert err.count('"damaged": "skip" would leave such pictures out') == 1, err
     for name in cut[1:] + ["many"]:  # more than ten of them are all named
         for i in range(4):
             picture(room.path / f"pictures/train/anchor/{i}{name.replace('/', '')}.png", 0, i)
@@ -149,6 +151,9 @@ def damaged_pictures():
     for file in (room.path / "pictures/train/anchor").glob("?many.png"):
         file.unlink()
     room.run("train", "job.json", "--run-dir", "error", code=65)
+    (room.path / "pictures/train/cup/zz.jpg").unlink()  # the others show only when they are decoded
+    has(room.run("train", "job.json", "--run-dir", "error", code=65).err, 'a damaged PNG file (', '"damaged": "skip" would leave such pictures out')
+    (room.path / "pictures/train/cup/zz.jpg").write_bytes(b"no picture")
     room.write("skip.json", job_on({"damaged": "skip"}))
     has(room.run("check", "skip.json").out, "1 of 34 pictures is damaged and skipped (train/cup/zz.jpg), by their headers", "trains on 24 samples")
     out = room.run("check", "skip.json", "--decode").out
@@ -180,7 +185,8 @@ def damaged_pictures():
     later = room.path / "pictures/train/cup/03.png"
     whole = later.read_bytes()
     broken(later)
-    has(room.run("train", "2.json", "--resume", "half", "--set", "train.max_steps=18", code=65).err, "03.png: a damaged PNG file")
+    err = room.run("train", "2.json", "--resume", "half", "--set", "train.max_steps=18", code=65).err
+    assert "03.png: a damaged PNG file" in err and "would leave" not in err, err
     later.write_bytes(whole)
     # Other pictures: decoded again, which is said.
     picture(room.path / "pictures/train/cup/20.png", 1, 3)

@@ -13,6 +13,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "run/shared_space.h"
 #include "run/start.h"
 #include "run/watch.h"
 #include "tests/support/directory.h"
@@ -253,4 +254,25 @@ TEST_CASE("cores as text") {
   CHECK(to_text({0, 2, 13}) == "0,2,13");
   for (const char* bad : {"", "a", "1,", ",1", "-1", "1 2", "99999999999"}) CHECK_THROWS_AS(parse_cores(bad), UserError);
   CHECK_THROWS_WITH(bind_to_cores({1000}), Contains("cannot run on core 1000: "));
+}
+
+TEST_CASE("whether the ranks of a host have the shared memory with which MPI starts") {
+  const double mib = 1 << 20;
+  const auto space = [&](double total, double free) { return SharedSpace{.total_bytes = total * mib, .free_bytes = free * mib}; };
+  CHECK(shared_space_fault(space(64, 10), 2).empty());
+  CHECK(shared_space_fault(space(64, 9), 2) ==
+        "/dev/shm has 67.1 MB, 9.4 MB free, 2 ranks need 10.5 MB; enlarge it (mount -o remount,size=64m /dev/shm, or docker run "
+        "--shm-size=64m)");
+  CHECK(shared_space_fault(space(64, 9), 2, 1).empty());  // the other one may have taken its share already
+  CHECK_FALSE(shared_space_fault(space(64, 4), 2, 1).empty());
+  CHECK_FALSE(shared_space_fault(space(8, 8), 2, 1).empty());
+  SharedSpace few = space(64, 64);
+  few.total_files = 20;
+  few.free_files = 5;
+  CHECK_THAT(shared_space_fault(few, 2),
+             Contains("/dev/shm has room for 5 more files, 2 ranks need 8; ") && Contains("nr_inodes="));
+  CHECK(shared_space_fault(few, 2, 1).empty());
+  CHECK_THAT(shared_space_fault(shared_space("/proc/no such folder"), 2),
+             Contains("/dev/shm: No such file or directory; ") && Contains("mount a tmpfs there"));
+  CHECK(shared_space("/dev/shm").error.empty());
 }

@@ -13,6 +13,7 @@
 
 #include "graph/name_patterns.h"
 #include "plan/plan_data.h"
+#include "plan/schedules.h"
 #include "tests/lib/train_nets.h"
 #include "tests/support/plain_optimizers.h"
 #include "tests/support/random_network.h"
@@ -100,7 +101,7 @@ TEST_CASE("names match patterns, and all that is below them", "[law]") {
 }
 
 TEST_CASE("layout and pick law: frozen parameters and groups", "[law]") {
-  int refused = 0, without_backward = 0;
+  int refused = 0, without_backward = 0, keeps = 0;
   for (unsigned number = 890000; number < 890000 + share_of(200U); number++) {
     Random random(number);
     const Recipe plain = random_recipe(random);
@@ -129,19 +130,28 @@ TEST_CASE("layout and pick law: frozen parameters and groups", "[law]") {
       CHECK(truth.gradients.contains(name) == (!frozen && !statistic));
     }
     try {
-      const Mesh mesh(one.axes, std::vector<Device>(static_cast<std::size_t>(one.axes.front().size)));
+      std::vector<Device> devices(static_cast<std::size_t>(one.axes.front().size));
+      if (number % 8 == 7) devices.front().kind = DeviceKind::cuda;  // with memory of its own
+      const Mesh mesh(one.axes, devices);
       const LayoutRules rules = rules_of(one, net);
       const Plan plan = number % 2 == 0 ? in_f64(step, mesh, rules)
                                         : with_random_picks(step, mesh, rules, number, DType::f64, random_ownership(number));
-      const Outcome cut = run_plan(plan);
+      const Outcome cut = run_plan(plan, {.program = {.share = number % 4 > 1}, .restless = number % 5 == 0 ? number : 0});
       CHECK(difference(cut, truth) < 1e-9);
-      for (std::size_t r = 0; r < cut.counted.size(); r++) CHECK(cut.counted[r] == plan.data().predicted[r].bytes);
+      const std::vector<Index> kept = kept_bytes(plan.data());
+      for (std::size_t r = 0; r < cut.counted.size(); r++) {
+        const Index bytes = plan.data().predicted[r].bytes;
+        CHECK(cut.counted[r] == bytes);
+        if (number % 5 > 0) CHECK(cut.first[r] == bytes + kept[r]);
+        keeps += kept[r] > 0 ? 1 : 0;
+      }
     } catch (const UserError&) {
       refused++;
     }
   }
   CHECK(refused < static_cast<int>(share_of(100U)));
   CHECK(without_backward > when_all(60));
+  CHECK(keeps > when_all(60));
 }
 
 TEST_CASE("a frozen beginning has no backward pass, and the other gradients stay as they are", "[law]") {
@@ -369,4 +379,53 @@ TEST_CASE("weights to begin with: all but the fresh ones, on any ranks", "[law]"
         check(e.code() == Exit::config && std::string(e.what()).find(text) != std::string::npos, "with its text");
       }
   });
+}
+
+// On one rank nothing is kept of what others own.
+TEST_CASE("frozen parameters that are set or loaded are sent again", "[law]") {
+  const Folder folder;
+  const Datasets data = small_data(12);
+  const std::string name = "conv2d_1.weight";
+  std::map<int, std::vector<double>> losses;
+  for (const int ranks : {1, 2, 3}) {
+    Graph g;
+    const Step step = training(small_net(g, 6).loss, Sgd{.learning_rate = 0.05}, {.freeze = {"conv2d_1"}});
+    const LayoutRules rules = ranks == 1 ? LayoutRules{} : LayoutRules{{Dim{"batch", 6}, "all"}};
+    const Plan plan = balance(step, line_of(ranks), rules, {}, {.dtype = DType::f64});
+    const auto saved = folder.path() / ("step-" + std::to_string(ranks)), file = folder.path() / (std::to_string(ranks) + ".npz");
+    std::mutex lock;
+    run_ranks_in_memory(ranks, [&](Runtime& rt) {
+      Trainer trainer(rt, plan, {.seed = 3});
+      const Values begin = trainer.state().get(rt.transport(), name);
+      const auto scaled = [&](double by) {
+        Values out = begin;
+        for (double& v : out) v *= by;
+        return out;
+      };
+      std::vector<double> mine;
+      const auto train = [&] {
+        for (const Batch& b : Epoch(data.train, 6, 1)) mine.push_back(trainer.step_named(feeds_of(b)).loss);
+      };
+      train();
+      trainer.state().set(name, scaled(2));
+      train();
+      trainer.save(saved);
+      save_weights(rt, trainer.state(), file);
+      trainer.state().set(name, scaled(-1));
+      train();
+      static_cast<void>(trainer.load(saved));
+      train();
+      trainer.state().set(name, scaled(0.5));
+      train();
+      load_weights(rt, trainer.state(), file);
+      train();
+      const std::lock_guard hold(lock);
+      if (rt.rank() == 0) losses[ranks] = mine;
+    });
+    REQUIRE(losses[ranks].size() == losses[1].size());
+    for (std::size_t i = 0; i < losses[1].size(); i++) {
+      INFO("step " << i << " on " << ranks << " ranks");
+      CHECK(losses[ranks][i] == Approx(losses[1][i]).epsilon(1e-12));
+    }
+  }
 }

@@ -223,6 +223,11 @@ TEST_CASE("weights by name: BERT's and PyTorch's attention, parameters, norms", 
   CHECK(values(*vit, "encoder_ln.weight").front() == 2000);
   CHECK(values(*vit, "encoder.layers.encoder_layer_0.self_attention.key.weight") == std::vector<float>{3004, 3005, 3006, 3007});
   CHECK(values(*vit, "encoder.layers.encoder_layer_0.self_attention.out.bias").front() == 4000);
+
+  // Of a table of another length the caller learns name and shape.
+  const auto longer = own({{"module.encoder.pos_embedding", kF, {1, 3, 2}}}, {{"encoder_pos_embedding.weight", kF, {5, 2}}});
+  CHECK(longer->tensors().size() == 1);
+  CHECK(extents(*longer, "encoder_pos_embedding.weight") == std::vector<Index>{1, 3, 2});
 }
 
 TEST_CASE("weights by name: wrappers' prefixes in any order, also in front of translated names", "[weights]") {

@@ -338,7 +338,7 @@ TEST_CASE("a folder of pictures: classes by name, files by name") {
                      }),
              Contains("train/dogs/a.PNG"));
   CHECK_THAT(refused(Exit::config, [&] { load_folder(in.at("d"), {.classes = 1}); }),
-             Contains("2 class folders in \"train\"; the network has 1"));
+             Contains("2 class folders in \"train\" (cats, dogs); the network has 1 classes; give its output dim the size 2"));
   CHECK_THAT(refused(Exit::config, [&] { load_folder(in.at("d"), {.extents = {2, 1, 2}}); }), Contains("channels (1 or 3)"));
   CHECK_THAT(refused(Exit::missing, [&] { load_folder(in.at("none")); }), Contains("none: there is no such folder"));
   CHECK_THAT(refused(Exit::missing, [&] { load_folder(in.at("d/train")); }), Contains("there is no folder \"train\" in it"));

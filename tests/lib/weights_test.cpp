@@ -400,4 +400,9 @@ TEST_CASE("names and shapes that differ are reported all at once") {
                        Contains("\"fc.bias\" [4] is missing\n") && Contains("\"x\" [] is not in the network") &&
                        Contains("\"fc.weight\": [5, 4], expected [4, 5]"));
   CHECK_THAT(to_text(differences(state, std::vector<NamedShape>(30, {"y", {}}))), Contains("and 13 more"));
+  const std::vector<NamedShape> named{{"wpe", {8, 2}, {"context", "hidden"}}};
+  CHECK(differences(named, {{"wpe", {4, 2}}}) == std::vector<std::string>{"\"wpe\": [4, 2], expected [8, 2] (dim \"context\")"});
+  CHECK(differences(named, {{"wpe", {4, 3}}}).front() == "\"wpe\": [4, 3], expected [8, 2] (dims \"context\", \"hidden\")");
+  CHECK(differences(named, {{"wpe", {1, 4, 2}}}).front() == "\"wpe\": [1, 4, 2], expected [8, 2] (dim \"context\")");
+  CHECK(differences(named, {{"wpe", {2, 8, 2}}}).front() == "\"wpe\": [2, 8, 2], expected [8, 2]");
 }

@@ -195,6 +195,11 @@ TEST_CASE("a network of the zoo that cannot be is refused at its key", "[zoo]") 
   CHECK(said_of(R"("zoo": "gpt", )" + image).front().find("expected integers with two dims") != std::string::npos);
   CHECK(said_of(R"("zoo": "vit", "heads": 7, )" + image).front().find("7 heads do not divide the 768 features") !=
         std::string::npos);
+  CHECK(said_of(R"("zoo": "resnet18", "context": 7, )" + image).front().find("only gpt and bert have this key") !=
+        std::string::npos);
+  CHECK(said_of(R"("zoo": "gpt", "context": 63, "inputs": { "tokens": { "dtype": "i32", "batch": 2, "positions": 64 } })")
+            .front()
+            .find("/context: the input has 64 positions, more than the table") != std::string::npos);
   CHECK(said_of(R"("zoo": "resnet18", "layers": 7, )" + image).front().find("only gpt, bert and vit have this key") !=
         std::string::npos);
 }

@@ -146,11 +146,12 @@ void one_rank(const Plan& plan, const RunOptions& options, Transport& wires, Out
       executor.feed(feed);
       ran = executor.run();
     }
-    if (s > 0) continue;
     {
       const std::lock_guard hold(lock);
       out.counted[static_cast<std::size_t>(transport.rank())] = ran.bytes_received;
+      if (s == 0) out.first[static_cast<std::size_t>(transport.rank())] = ran.bytes_received;
     }
+    if (s > 0) continue;
     mine.loss = gather_output(plan, program, executor, transport, passes.outputs.front()).values[0];
     if (logits >= 0) mine.logits = gather_output(plan, program, executor, transport, logits).values;
     for (int p : passes.parameters) {
@@ -166,6 +167,7 @@ void one_rank(const Plan& plan, const RunOptions& options, Transport& wires, Out
   if (transport.rank() != 0) return;
   const std::lock_guard hold(lock);
   mine.counted = out.counted;
+  mine.first = out.first;
   out = std::move(mine);
 }
 
@@ -188,6 +190,7 @@ Outcome run_plan(const Plan& plan, const RunOptions& options) {
   const int ranks = plan.mesh().ranks();
   Outcome out;
   out.counted.assign(static_cast<std::size_t>(ranks), 0);
+  out.first = out.counted;
   auto transports = in_memory(ranks);
   std::mutex lock;
   std::exception_ptr failed;

@@ -15,7 +15,7 @@ struct Outcome {
   std::vector<double> logits{};
   std::map<std::string, std::vector<double>> gradients{};  // of the first step
   std::map<std::string, std::vector<double>> weights{};    // after the last
-  std::vector<Index> counted{};                            // bytes per rank and step
+  std::vector<Index> counted{}, first{};                   // bytes per rank: in the last step, in the first one
 };
 
 // Weights and biases that start from 1 or 0 get values around 1, so that what they do is seen.
