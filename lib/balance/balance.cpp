@@ -93,7 +93,7 @@ Plan balance_within(const std::vector<Index>& memory, const Step& step, const Me
   choose_apart(data, profile);
   data.cuts = std::move(chosen.cuts);
   data.notes = std::move(chosen.notes);
-  if (!layout.text.empty()) data.notes.push_back(fmt::format("layout chosen: {}", layout.text));
+  if (!layout.text.empty()) data.notes.push_back(fmt::format("layout chosen: {}{}", layout.text, layout.closest));
   if (data.repeats)
     data.notes.push_back(
         data.passes.accumulate > 1

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "balance/choose_layout.h"
 
+#include <fmt/format.h>
 #include <motley/error.h>
 
 #include <algorithm>
@@ -58,7 +59,8 @@ class LayoutChooser {
 
   std::vector<ChosenLayout> run() {
     const LayoutTables tables(passes_, mesh_, choices_, cost_);
-    const LeastSum best = least_sum(tables.values(), tables.tables());
+    const std::vector<CostTable> costs = tables.tables();
+    const LeastSum best = least_sum(tables.values(), costs);
     std::vector<Candidate> all{{best.values, choices_.rules(best.values)}};
     if (!profile_.empty()) {
       for (const std::vector<int>& chosen : choices_.uniform())
@@ -72,7 +74,7 @@ class LayoutChooser {
     for (const Candidate& c : all)
       if (out.empty() ||
           ((small || out.size() < kMostLayouts) && c.seconds <= all.front().seconds * (1 + (small ? kFarLayouts : kNearLayouts))))
-        out.push_back(searched(c));
+        out.push_back(searched(c, costs));
     std::stable_sort(out.begin(), out.end(), [](const ChosenLayout& a, const ChosenLayout& b) { return seconds(a) < seconds(b); });
     const auto simple = std::find_if(out.begin(), out.end(), [](const ChosenLayout& c) { return c.uniform; });
     if (simple != out.end() && seconds(*simple) * (1 - kWorth) < seconds(out.front())) std::rotate(out.begin(), simple, simple + 1);
@@ -84,8 +86,28 @@ class LayoutChooser {
  private:
   static double seconds(const ChosenLayout& one) { return fits(one.parts.plan) ? one.parts.plan.step_seconds.value_or(0) : kNever; }
 
-  ChosenLayout searched(const Candidate& of) const {
-    ChosenLayout out{choices_.text(of.chosen), of.rules, passes_for(step_, of.rules), {}, of.uniform};
+  // "; the closest other choice: fc by classes, +0.2 %": the change of one bundle that costs least on the tables.
+  std::string closest(const std::vector<CostTable>& costs, const std::vector<int>& chosen) const {
+    std::vector<int> values;
+    for (std::size_t b = 0; b < chosen.size(); b++) values.push_back(static_cast<int>(choices_.of(static_cast<int>(b)).size()));
+    const double now = sum_of_tables(costs, values, chosen);
+    double least = kNever;
+    std::string which;
+    for (std::size_t b = 0; b < chosen.size(); b++)
+      for (int k = 0; k < values[b]; k++) {
+        std::vector<int> other = chosen;
+        other[b] = k;
+        const double seconds = other == chosen ? kNever : sum_of_tables(costs, values, other);
+        if (!(seconds < least)) continue;
+        least = seconds;
+        which = choices_.bundles().list[b].layers.front() + " " + choices_.text_of(static_cast<int>(b), k);
+      }
+    if (which.empty() || !(now > 0)) return "";
+    return fmt::format("; the closest other choice: {}, +{:.1f} %", which, 100 * std::max(0.0, least / now - 1));
+  }
+
+  ChosenLayout searched(const Candidate& of, const std::vector<CostTable>& costs) const {
+    ChosenLayout out{choices_.text(of.chosen), of.rules, passes_for(step_, of.rules), {}, of.uniform, closest(costs, of.chosen)};
     const Cost cost = cost_for(out.passes, mesh_, profile_, dtype_);
     out.parts = choose_parts(out.passes, mesh_, of.rules, profile_, dtype_, cost);
     return out;

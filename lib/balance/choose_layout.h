@@ -15,7 +15,8 @@ struct ChosenLayout {
   LayoutRules rules{};  // nothing open but parts
   Passes passes{};      // passes_for() these rules
   ChosenParts parts{};
-  bool uniform = false;  // one of LayoutChoices::uniform()
+  bool uniform = false;   // one of LayoutChoices::uniform()
+  std::string closest{};  // for people: the change of one layer that costs least
 };
 
 // The least predicted of these, each with its best parts: the best layouts on tables (layout_tables.h) and the uniform ones

@@ -197,6 +197,12 @@ class Descent {
 
 }  // namespace
 
+double sum_of_tables(const std::vector<CostTable>& tables, const std::vector<int>& values, const std::vector<int>& chosen) {
+  std::vector<const CostTable*> all;
+  for (const CostTable& t : tables) all.push_back(&t);
+  return sum_of(all, values, chosen);
+}
+
 LeastSum least_sum(const std::vector<int>& values, const std::vector<CostTable>& tables, const std::map<int, int>& forced) {
   if (values.empty()) return {};
   std::map<std::vector<int>, std::vector<double>> by_scope;

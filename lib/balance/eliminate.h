@@ -19,6 +19,9 @@ struct LeastSum {
   bool exact = true;  // false: tables would have become too large; the best that changes of one and two variables find
 };
 
+// The sum for one value per variable.
+double sum_of_tables(const std::vector<CostTable>& tables, const std::vector<int>& values, const std::vector<int>& chosen);
+
 // values: per variable the number of its values, each at least 1. forced: variables whose value is given.
 // Variables are eliminated one by one, each time the one whose table is the smallest (Bertele and Brioschi, Nonserial Dynamic
 // Programming, 1972); exact while no table exceeds 2^21 entries. Ties: the least value of the variable that is eliminated first.

@@ -54,8 +54,11 @@ const NearRules* fastest_that_ran(const std::vector<NearRules>& near, const Time
 }  // namespace
 
 std::vector<NearRules> near_rules(const std::vector<ChosenLayout>& layouts, const Mesh& mesh, const Profile& profile, DType dtype) {
-  const auto& [text, rules, passes, chosen, uniform] = layouts.front();
-  std::vector<NearRules> out{{text.empty() ? name_of_rules(chosen.rules) : text, chosen.rules}};
+  const ChosenLayout& first = layouts.front();
+  const LayoutRules& rules = first.rules;
+  const Passes& passes = first.passes;
+  const ChosenParts& chosen = first.parts;
+  std::vector<NearRules> out{{first.text.empty() ? name_of_rules(chosen.rules) : first.text, chosen.rules}};
   const std::vector<Variable> variables = variables_of(passes, mesh, rules);
   const auto add = [&](LayoutRules near, const std::string& name, std::size_t layout) {
     const auto same = std::find_if(out.begin(), out.end(), [&](const NearRules& one) { return one.rules == near; });

@@ -9,6 +9,9 @@ namespace motley {
 
 std::vector<Program> steady(std::vector<Program> programs) {
   for (Program& program : programs) {
+    bool any = false;
+    for (std::size_t s = 0; s < program.steps.size(); s++) any = any || is_kept(program, s);
+    if (!any) continue;
     std::vector<int> now;  // step -> how many steps are left before it
     std::vector<ProgramStep> steps;
     for (std::size_t s = 0; s < program.steps.size(); s++) {
@@ -16,7 +19,6 @@ std::vector<Program> steady(std::vector<Program> programs) {
       if (!is_kept(program, s)) steps.push_back(program.steps[s]);
     }
     now.push_back(static_cast<int>(steps.size()));
-    if (steps.size() == program.steps.size()) continue;
     program.steps = std::move(steps);
     for (int* part : {&program.forward_steps, &program.combine_begin, &program.update_begin, &program.move_begin})
       *part = at(now, *part);

@@ -21,6 +21,7 @@ constexpr double kLeast = 0.05;                                               //
 constexpr int kMostTimerRounds = 25, kMostScale = 3, kRunsOfThreeRounds = 8;  // including those that touch and warm up
 constexpr std::size_t kMostAnchors = 8;
 constexpr double kSpread = 1.0 / 6, kSpreadSeconds = 10;  // of the budget, and at most
+constexpr int kTurnsAlone = 3;
 constexpr double kFaster = 1.02;  // anchors' earlier seconds over those now, beyond which the earlier measurement was disturbed
 
 bool has(const std::vector<KernelSpec>& list, const KernelSpec& spec) {
@@ -199,26 +200,31 @@ void KernelTimer::measure_alone(Profile& profile) {
   if (rt_.ranks() == 1) return;
   rt_.phase("measuring each rank alone");
   const std::vector<KernelSpec> specs = own_largest(profile);
-  auto seconds = [&](const RoundBarrier& barrier) {
+  // Per kernel the least of all turns: what disturbs the machine makes kernels slower, for seconds at a time.
+  const auto time = [&](const RoundBarrier& barrier, std::vector<double>& least) {
     const Measurement made =
         measure_kernels(backend_, rt_.rank(), specs,
-                        {.budget_seconds = options_.budget_seconds / 20, .most_rounds = 7, .step_bytes = step_bytes}, barrier);
-    double sum = 0;
-    for (const KernelPoint& p : made.points) sum += p.seconds.typical();
-    return made.points.size() == specs.size() ? sum : 0;
+                        {.budget_seconds = options_.budget_seconds / 30, .most_rounds = 5, .step_bytes = step_bytes}, barrier);
+    for (std::size_t i = 0; i < specs.size(); i++)
+      for (const KernelPoint& p : made.points)
+        if (p.spec == specs[i]) least[i] = std::min(least[i], p.seconds.typical());
   };
-  // Together, alone, together, alone: the machine's speed changes in between.
-  std::array<double, 2> shared{}, alone{};
-  for (std::size_t turn = 0; turn < 2; turn++) {
-    shared[turn] = seconds(together());
+  std::vector<double> shared(specs.size(), HUGE_VAL), alone(specs.size(), HUGE_VAL);
+  for (int turn = 0; turn < kTurnsAlone; turn++) {  // together, alone, together, alone ...
+    time(together(), shared);
     for (int r = 0; r < rt_.ranks(); r++) {
-      if (r == rt_.rank()) alone[turn] = seconds({});
+      if (r == rt_.rank()) time({}, alone);
       agree(rt_.transport(), 0);
     }
   }
-  const bool all_known = shared[0] > 0 && shared[1] > 0 && alone[0] > 0 && alone[1] > 0;
+  double of_shared = 0, of_alone = 0;
+  for (std::size_t i = 0; i < specs.size(); i++) {
+    if (!std::isfinite(shared[i]) || !std::isfinite(alone[i])) continue;
+    of_shared += shared[i];
+    of_alone += alone[i];
+  }
   const std::vector<double> all =
-      control::all_of(rt_.transport(), all_known ? std::clamp((alone[0] + alone[1]) / (shared[0] + shared[1]), 0.1, 1.0) : 1);
+      control::all_of(rt_.transport(), of_shared > 0 && of_alone > 0 ? std::clamp(of_alone / of_shared, 0.1, 1.0) : 1);
   for (std::size_t r = 0; r < all.size(); r++) profile.devices[r].alone_over_shared = all[r];
 }
 
