@@ -5,6 +5,7 @@
 #include <motley/kernel_spec.h>
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -62,6 +63,10 @@ struct KernelPoint {
 /// alternative.
 inline constexpr double kImpossibleSeconds = 1e6;
 
+/// Seconds that are assumed of an exchange without bytes between two ranks of a host (Link::exchange_seconds) that was not
+/// measured: two cores of one server CPU.
+inline constexpr double kUnknownExchangeSeconds = 0.2e-6;
+
 /// Flops per second that are assumed of a device of which no kernel of that op and pass was measured.
 inline constexpr double kUnknownRate = 1e9;
 
@@ -80,6 +85,9 @@ struct Link {
   /// If the two ranks share a host's memory: the additional seconds for reading in place (bytes that rank `from` has just written,
   /// read by a kernel of rank `to`) beyond reading what the reader itself wrote. Empty: not measured.
   std::vector<LinkSegment> in_place{};
+  /// Likewise: seconds that an exchange without bytes takes of rank `to`: a fence, its flag, and waiting for the flag that rank
+  /// `from` sets at the same time. Messages have theirs in `segments`.
+  std::optional<double> exchange_seconds{};
 };
 
 /// A copy between the host's pinned memory and the memory of a rank's device, each way.
@@ -147,6 +155,12 @@ class Profile {
   /// The additional seconds of a kernel that reads bytes which a rank of the same host has just written (Link::in_place). Not
   /// measured: 10e9 bytes per second (two cores of one server CPU, bench/exchange), modelled.
   Estimate in_place_seconds(int from, int to, Index bytes) const;
+  /// Of an exchange between two ranks of a host that read each other's memory, beside what reading takes (Link::exchange_seconds):
+  /// once for every rank that is read from. Not measured: kUnknownExchangeSeconds, modelled.
+  Estimate exchange_seconds(int from, int to) const;
+  /// Of wire_seconds, those in proportion to the bytes: between two hosts they occupy the network cards of both.
+  double card_seconds(int from, int to, Index bytes) const;
+  std::vector<int> hosts() const;                             ///< by rank: the first rank of the same host
   double to_device_seconds(int device, Index bytes) const;    ///< of a copy into the device's memory; 0: it works in the host's
   double from_device_seconds(int device, Index bytes) const;  ///< of a copy out of the device's memory; 0: it works in the host's
   bool empty() const { return kernels_.empty(); }             ///< whether no kernel was measured
