@@ -14,6 +14,7 @@
 
 #include "base/hash.h"
 #include "kernels/kernel_spec_fields.h"
+#include "profiler/modelled.h"
 
 namespace motley {
 
@@ -239,6 +240,8 @@ double Profile::between(const FamilyPoint* below, const FamilyPoint& above, Inde
 
 Estimate Profile::seconds(int device, const KernelSpec& spec) const {
   if (flops(spec) == 0) return {0, Known::measured};  // nothing to compute
+  if (const auto found = modelled.find(device); found != modelled.end())
+    return {seconds_by_numbers(*found->second, spec), Known::modelled};
   if (!supports(device, spec)) return {kImpossibleSeconds, Known::measured};
   Estimate out = bare_seconds(device, bare(spec));
   if (spec.epilogue.code.empty()) return out;
@@ -364,7 +367,8 @@ const Link* Profile::link(int from, int to) const {
 Estimate Profile::wire_seconds(int from, int to, Index bytes) const {
   if (from == to) return {0, Known::measured};
   if (const Link* known = link(from, to); known != nullptr && !known->segments.empty())
-    return {seconds_of(segment_of(known->segments, bytes), bytes), Known::measured};
+    return {seconds_of(segment_of(known->segments, bytes), bytes),
+            modelled.contains(from) || modelled.contains(to) ? Known::modelled : Known::measured};
   return {seconds_of(kUnknownLink, bytes), Known::modelled};
 }
 

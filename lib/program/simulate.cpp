@@ -244,6 +244,7 @@ class Simulator {
   }
 
   double taking_in(int exchange, std::size_t r) const {
+    if (profile_.modelled.contains(static_cast<int>(r))) return 0;  // messages go straight to the device's memory
     double seconds = 0;
     for (const Piece& piece : posted_.at({exchange, r}).post->receives)
       if (const int rank = static_cast<int>(r); !piece.window && profile_.to_device_seconds(rank, piece.bytes) == 0)
