@@ -36,6 +36,7 @@
 #include "plan/planner.h"
 #include "plan/rules_json.h"
 #include "profiler/measure_kernels.h"
+#include "profiler/modelled.h"
 #include "run/agreed.h"
 #include "run/complete_for.h"
 #include "run/planned.h"
@@ -73,6 +74,10 @@ bool times_steps(const Job& job) {
   return job.mesh.ranks() > 1 && job.train.dtype() != DType::f64;
 }
 
+bool is_modelled(const Mesh& mesh, int rank) {
+  return mesh.device(rank).kind == DeviceKind::modelled;
+}
+
 bool limits_memory(const Mesh& mesh) {
   return std::any_of(mesh.devices().begin(), mesh.devices().end(), [](const Device& d) { return d.memory_bytes > 0; });
 }
@@ -94,15 +99,36 @@ fs::path profile_path(const Job& job) {
   return cache / fmt::format("profile-{:016x}.json", hash_bytes(host_name() + to_text(to_json(job.mesh))));
 }
 
+namespace {
+
+// Of a mesh with modelled devices: from its numbers, and a profile of the devices that are here, if there are any.
+Profile profile_with_modelled(const Job& job) {
+  const auto here = std::find_if(job.mesh.devices().begin(), job.mesh.devices().end(),
+                                 [](const Device& d) { return d.kind != DeviceKind::modelled; });
+  if (here == job.mesh.devices().end()) return modelled_profile(job.mesh);
+  if (job.profile.path.empty() || !fs::exists(job.profile.path))
+    throw UserError(
+        fmt::format("the mesh has modelled devices beside \"{}\", which is measured: \"profile\": {{ \"path\": FILE }} "
+                    "must name a profile of the devices that are here, which motley profile JOB --mesh MESH -o FILE writes "
+                    "for a mesh of these alone",
+                    here->name),
+        Exit::missing);
+  return modelled_profile(job.mesh, Profile::load(job.profile.path));
+}
+
+}  // namespace
+
 Profile profile_at_hand(const Job& job) {
-  const fs::path file = profile_path(job);
+  const bool modelled = has_modelled(job.mesh);
+  const fs::path file = modelled ? fs::path(job.profile.path) : profile_path(job);
   // Rules that need no profile are planned with one only if the job names it and it exists: then seconds are known.
   const bool there = fs::exists(file);
-  if (!needs_profile(job.rules) && !(job.profile.given && there)) return {};
-  if (!there) throw UserError(missing_profile(file.string()), Exit::missing);
-  Profile profile = Profile::load(file);
+  if (!modelled && !needs_profile(job.rules) && !(job.profile.given && there)) return {};
+  if (!modelled && !there) throw UserError(missing_profile(file.string()), Exit::missing);
+  Profile profile = modelled ? profile_with_modelled(job) : Profile::load(file);
   check_device_count(profile, job.mesh.ranks(), file.string());
   for (int r = 0; r < job.mesh.ranks(); r++) {
+    if (is_modelled(job.mesh, r)) continue;
     const DeviceFacts& was = at(profile.devices, r);
     DeviceFacts now = was;
     now.name = job.mesh.device(r).name;
@@ -148,6 +174,12 @@ void check_made_here(const Profile& profile, const Job& job) {
 }
 
 PlanAtHand plan_at_hand(const Job& job, const Step& step, bool with_steps) {
+  if (has_modelled(job.mesh)) {
+    PlanAtHand out{.profile = profile_at_hand(job)};
+    check_made_here(out.profile, job);
+    out.plan = plan_of(job, step, out.profile);
+    return out;
+  }
   bool measures = needs_profile(job.rules) && job.profile.measure != MeasureWhen::never;
   const std::string file = profile_path(job).string();
   if (measures && job.profile.measure == MeasureWhen::always) return {.why_not = "\"measure\" is \"always\""};
@@ -178,7 +210,7 @@ PlanAtHand plan_at_hand(const Job& job, const Step& step, bool with_steps) {
 }
 
 void check_memory(const Job& job) {
-  if (!limits_memory(job.mesh)) return;
+  if (!limits_memory(job.mesh) || has_modelled(job.mesh)) return;
   try {
     static_cast<void>(plan_at_hand(job, step_of(job)));
   } catch (const DeviceError&) {  // a device that is not here
@@ -235,8 +267,9 @@ std::string kernels_line(const Mesh& mesh, DType dtype) {
 }
 
 std::vector<std::string> core_notes(const Mesh& mesh) {
-  const auto cores = deal_cores(mesh.devices(), units_in_turn());
   std::vector<std::string> notes;
+  if (has_modelled(mesh)) return notes;  // no rank is started
+  const auto cores = deal_cores(mesh.devices(), units_in_turn());
   std::map<int, std::vector<int>> ranks;  // by core
   for (int r = 0; r < mesh.ranks(); r++) {
     const auto& own = cores[static_cast<std::size_t>(r)];
@@ -342,6 +375,7 @@ std::vector<std::string> doubts(const Job& job, const Step& step, const Plan& pl
   };
   std::vector<int> others;  // ranks whose kernels in this plan are all measured
   for (const int rank : all_ranks(plan.mesh())) {
+    if (is_modelled(plan.mesh(), rank)) continue;
     note(rank, "", kernels_of(common, rank));
     if (!by_rank.contains(rank)) others.push_back(rank);
   }

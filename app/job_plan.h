@@ -24,7 +24,8 @@ std::filesystem::path profile_path(const Job& job);
 Profile profile_at_hand(const Job& job);
 // Checks that the profile's CPUs are the same as this machine's (with ISA caps). Not for a rank: it opens a CPU. UserError.
 void check_made_here(const Profile& profile, const Job& job);
-// The plan and its profile; no plan where ranks have to measure first. Not for a rank: it opens a CPU. UserError: as the two above.
+// The plan and its profile; no plan where ranks have to measure first (never on a mesh with modelled devices). Not for a rank: it
+// opens a CPU. UserError: as the two above.
 struct PlanAtHand {
   Profile profile{};
   std::optional<Plan> plan{};

@@ -32,6 +32,7 @@
 #include "mesh/mesh_json.h"
 #include "plan/plan_file.h"
 #include "profiler/measure_kernels.h"
+#include "profiler/modelled.h"
 #include "run/agreed.h"
 #include "run/start.h"
 #include "run/trace_summary.h"
@@ -77,12 +78,26 @@ bool has_job(const Options& options) {
   return !is_svm(options) && (!options.files.empty() || options.verb != Verb::profile);
 }
 
+// Nothing runs on modelled devices, and nothing is measured there.
+Subject with_devices_for(const Options& options, Subject subject) {
+  if ((options.verb == Verb::plan && !options.measure) || options.verb == Verb::explain) return subject;
+  for (const Device& d : subject.mesh().devices())
+    if (d.kind == DeviceKind::modelled)
+      throw UserError(
+          fmt::format("device \"{}\" is modelled: it is described by numbers, and nothing can run on it. `plan` (without "
+                      "--measure), `explain` and `check` take such a mesh; for everything else expected devices of kind "
+                      "cpu, cuda or emulated",
+                      d.name),
+          Exit::device);
+  return subject;
+}
+
 Subject load_subject(const Options& options) {
   const bool trains = options.verb == Verb::train, reads = trains || options.verb == Verb::verify || options.verb == Verb::eval;
   const Data data = trains && options.from.empty() ? Data::with_weights : reads ? Data::needed : Data::unread;
-  if (has_job(options)) return {load_job(options.files.front(), sets_of(options), data), {}};
+  if (has_job(options)) return with_devices_for(options, {load_job(options.files.front(), sets_of(options), data), {}});
   if (!options.sets.empty()) throw UserError("--set changes a job, but no JOB is given", Exit::usage);
-  return {{}, options.mesh.empty() ? mesh_of(host_facts()) : Mesh::load(options.mesh)};
+  return with_devices_for(options, {{}, options.mesh.empty() ? mesh_of(host_facts()) : Mesh::load(options.mesh)});
 }
 
 Subject parse_subject(const Options& options, const std::string& name, const std::string& text) {
@@ -458,6 +473,8 @@ int with_ranks(const Options& given, const CommandLine& line) {
     if (found.plan) {
       std::vector<std::string> notes = device_notes(subject.mesh());
       for (std::string& note : core_notes(subject.mesh())) notes.push_back(std::move(note));
+      if (has_modelled(subject.mesh()))
+        for (std::string& note : mesh_notes(subject.mesh())) notes.push_back(std::move(note));
       for (std::string& note : subject.notes()) notes.push_back(std::move(note));
       for (std::string& note : doubts(*subject.job, step, *found.plan, found.profile)) notes.push_back(std::move(note));
       const bool whole = options.verb == Verb::plan && (!options.output.empty() || options.form == Form::json);

@@ -4,8 +4,10 @@
 // as ranks: the batch cut without a profile, and to 16 ranks with a synthetic one; with it also a layout that the planner chooses:
 // staircases of 16 filters and channels, links of 1 us and 10 GB/s in a host, 30 us and 1 GB/s between hosts. Each row is planned
 // in a process of its own: seconds of the processor while it plans, complete plans that are predicted, the most memory that the
-// process had. A row that takes longer than the limit has none.
+// process had, exchanges of a step that some rank waits for. A row that takes longer than the limit has none. --exchange-seconds:
+// of an exchange in shared memory, however little it moves.
 //   plan [--quick] [--json FILE] [--net NAME] [--ranks N] [--hosts N] [--profile yes|no] [--layout batch|auto] [--limit-seconds N]
+//     [--exchange-seconds S]
 #include <motley/motley.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -27,6 +29,7 @@
 #include "bench/support/reported.h"
 #include "kernels/operands.h"
 #include "plan/planner.h"
+#include "program/compile.h"
 #include "program/predict.h"
 
 using namespace motley;
@@ -40,11 +43,12 @@ struct Row {
   std::string net{};
   int ranks = 1, hosts = 1;
   bool profile = false, automatic = false;  // automatic: the planner chooses the layout
+  double exchange_seconds = kUnknownExchangeSeconds;
 };
 
 struct Cost {
   double cpu_seconds = 0, step_seconds = 0;
-  std::int64_t plans = 0;
+  std::int64_t plans = 0, exchanges = 0;
 };
 
 Mesh mesh_of(const Row& row) {
@@ -68,7 +72,7 @@ double seconds_of(KernelSpec spec, double speed) {
 }
 
 // Of the kernels that either layout may run.
-Profile profile_of(const Mesh& mesh, const Step& step) {
+Profile profile_of(const Mesh& mesh, const Step& step, double exchange_seconds) {
   Profile out;
   std::vector<int> ranks;
   for (int r = 0; r < mesh.ranks(); r++) ranks.push_back(r);
@@ -89,7 +93,10 @@ Profile profile_of(const Mesh& mesh, const Step& step) {
     for (int q = 0; q < mesh.ranks(); q++) {
       const bool near = mesh.device(q).host == facts.host;
       Link link{r, q, {{Index{1} << 40, near ? 1e-6 : 30e-6, near ? 10e9 : 1e9}}, {}};
-      if (near) link.in_place = {{Index{1} << 40, 1e-7, 10e9}};
+      if (near) {
+        link.in_place = {{Index{1} << 40, 1e-7, 10e9}};
+        link.exchange_seconds = exchange_seconds;
+      }
       if (q != r) out.links.push_back(std::move(link));
     }
   }
@@ -103,16 +110,25 @@ double processor_seconds() {
          1e-6 * static_cast<double>(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
 }
 
+std::int64_t exchanges_of(const PlanData& plan) {
+  std::set<int> waited;
+  for (const Program& program : compile_all(plan))
+    for (const ProgramStep& step : program.steps)
+      if (const auto* wait = std::get_if<Wait>(&step.what)) waited.insert(wait->exchange);
+  return static_cast<std::int64_t>(waited.size());
+}
+
 Cost plan_of(const Row& row) {
   const bench::Network net = bench::network(row.net, row.net == "vgg11" ? kBatch / 16 : kBatch);
   const Step step = training(net.loss, Sgd{.learning_rate = 0.01, .momentum = 0.9});
   const Mesh mesh = mesh_of(row);
   const LayoutRules rules = row.automatic ? LayoutRules::automatic() : LayoutRules{{"batch", "all"}};
-  const Profile profile = row.profile ? profile_of(mesh, step) : Profile{};
+  const Profile profile = row.profile ? profile_of(mesh, step, row.exchange_seconds) : Profile{};
   const double begin = processor_seconds();
   const std::int64_t before = plans_predicted();
   const Plan plan = balance(step, mesh, rules, profile);
-  return {processor_seconds() - begin, plan.data().step_seconds.value_or(0), plans_predicted() - before};
+  const double seconds = processor_seconds() - begin;
+  return {seconds, plan.data().step_seconds.value_or(0), plans_predicted() - before, exchanges_of(plan.data())};
 }
 
 // In a process of its own. Nothing: it took longer than the limit.
@@ -150,6 +166,7 @@ Measured measured(const Row& row, int limit_seconds) {
 struct Options {
   std::string json{}, net{}, profile{}, layout{};
   int ranks = 0, hosts = 0, limit_seconds = 300;
+  double exchange_seconds = kUnknownExchangeSeconds;
   bool quick = false;
 };
 
@@ -176,10 +193,12 @@ Options options_of(const std::vector<std::string>& words) {
       out.hosts = std::stoi(value);
     else if (word == "--limit-seconds")
       out.limit_seconds = std::stoi(value);
+    else if (word == "--exchange-seconds")
+      out.exchange_seconds = std::stod(value);
     else
       throw UserError("argument \"" + word +
                           "\" (known: --quick --json --net --ranks --hosts --profile yes|no --layout batch|auto "
-                          "--limit-seconds)",
+                          "--limit-seconds --exchange-seconds)",
                       Exit::usage);
   }
   return out;
@@ -191,7 +210,7 @@ std::vector<Row> rows_of(const Options& options) {
     for (const int ranks : {2, 4, 8, 16, 64})
       for (const int hosts : std::set{1, 2, ranks})
         for (const auto& [profile, automatic] : {std::pair{false, false}, {true, false}, {true, true}}) {
-          const Row row{net, ranks, hosts, profile, automatic};
+          const Row row{net, ranks, hosts, profile, automatic, options.exchange_seconds};
           const bool chosen = (options.net.empty() || options.net == net) && (options.ranks == 0 || options.ranks == ranks) &&
                               (options.hosts == 0 || options.hosts == hosts) &&
                               (options.profile.empty() || (options.profile == "yes") == profile) &&
@@ -204,20 +223,21 @@ std::vector<Row> rows_of(const Options& options) {
 
 int bench_all(const Options& options) {
   Json rows{Json::Array{}};
-  std::printf("net           ranks  hosts  profile  layout    cpu s   plans  peak MB   step ms\n");
+  std::printf("net           ranks  hosts  profile  layout    cpu s   plans  peak MB  exchanges   step ms\n");
   for (const Row& row : rows_of(options)) {
     const Measured of = measured(row, options.limit_seconds);
     const char* const layout = row.automatic ? "auto" : "batch";
     std::printf("%-12s %6d %6d  %-7s  %-6s", row.net.c_str(), row.ranks, row.hosts, row.profile ? "yes" : "no", layout);
     if (of.cost)
-      std::printf(" %8.2f %7lld %8.0f %9.2f\n", of.cost->cpu_seconds, static_cast<long long>(of.cost->plans), of.peak_bytes / 1e6,
-                  of.cost->step_seconds * 1e3);
+      std::printf(" %8.2f %7lld %8.0f %10lld %9.2f\n", of.cost->cpu_seconds, static_cast<long long>(of.cost->plans),
+                  of.peak_bytes / 1e6, static_cast<long long>(of.cost->exchanges), of.cost->step_seconds * 1e3);
     else
       std::printf("  > %d s\n", options.limit_seconds);
     Json cells;
     cells.set("net", row.net).set("ranks", row.ranks).set("hosts", row.hosts).set("profile", row.profile).set("layout", layout);
     cells.set("planning_cpu_seconds", of.cost ? Json(of.cost->cpu_seconds) : Json());
     cells.set("plans", of.cost ? Json(of.cost->plans) : Json());
+    cells.set("exchanges", of.cost ? Json(of.cost->exchanges) : Json());
     cells.set("peak_bytes", of.cost ? Json(of.peak_bytes) : Json());
     cells.set("step_seconds", of.cost && row.profile ? Json(of.cost->step_seconds) : Json());
     rows.push(std::move(cells));

@@ -26,6 +26,8 @@ std::unique_ptr<Backend> open_backend(const Device& device) {
         throw DeviceError("device \"" + device.name + "\" is emulated, but \"of\" does not say which device it slows down");
       return open_emulated(device);
     case DeviceKind::cuda: return open_cuda_backend(device);
+    case DeviceKind::modelled:
+      throw DeviceError("device \"" + device.name + "\" is modelled: it is not here, and nothing runs on it");
   }
   throw InternalError("an unknown kind of device");
 }

@@ -14,8 +14,13 @@ struct Fields<Axis> {
   static constexpr std::tuple list{field("name", &Axis::name), field("size", &Axis::size)};
 };
 template <>
+struct Fields<MeshLink> {
+  static constexpr std::tuple list{field("between", &MeshLink::between), field("a", &MeshLink::a), field("b", &MeshLink::b),
+                                   field("seconds", &MeshLink::seconds), field("bytes_per_second", &MeshLink::bytes_per_second)};
+};
+template <>
 struct Fields<Mesh> {
-  static constexpr std::tuple list{field("axes", &Mesh::axes), field("devices", &Mesh::devices)};
+  static constexpr std::tuple list{field("axes", &Mesh::axes), field("devices", &Mesh::devices), field("links", &Mesh::links)};
 };
 template <>
 struct Fields<Cut> {

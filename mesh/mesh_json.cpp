@@ -15,11 +15,14 @@ namespace motley {
 namespace {
 
 constexpr std::size_t kMostAxes = 64;
-constexpr std::int64_t kMostAlong = 4096, kMostDeviceThreads = 4096, kMostCores = 65536;
+constexpr std::int64_t kMostAlong = 4096, kMostDeviceThreads = 4096, kMostCores = 65536, kMostInMesh = 65536;
+constexpr double kMostPerSecond = 1e24, kMostLinkSeconds = 3600;
 
 struct MeshFile {
   std::vector<Axis> axes{};
-  std::vector<Device> devices{};
+  std::vector<Device> devices{};      // each as often as its count says
+  std::vector<std::size_t> places{};  // of each device, in the file's list
+  std::vector<MeshLink> links{};
 };
 
 template <class T>
@@ -45,7 +48,7 @@ const Table<Axis>& axis_table() {
 }
 
 const std::vector<std::string>& device_kinds() {
-  static const std::vector<std::string> kinds{"cpu", "cuda", "emulated"};
+  static const std::vector<std::string> kinds{"cpu", "cuda", "emulated", "modelled"};
   return kinds;
 }
 
@@ -78,10 +81,70 @@ void read_cores(Reader& r, const Json& j, Device& d) {
   d.cores = std::move(cores);
 }
 
+using Granules = DeviceNumbers::Granules;
+using Efficiency = DeviceNumbers::Efficiency;
+
+const Table<Granules>& granules_table() {
+  const auto granule = [](const char* name, const char* doc, Index Granules::*member) -> Field<Granules> {
+    return {name,
+            doc,
+            "integer",
+            false,
+            [member](Reader& r, const Json& j, Granules& g) { r.integer(j, g.*member, 1, 65536); },
+            {},
+            Granules{}.*member};
+  };
+  static const Table<Granules> table{granule("filters", "of convolutions and dense layers", &Granules::filters),
+                                     granule("channels", "likewise; of depthwise convolutions their groups", &Granules::channels),
+                                     granule("batch", "samples", &Granules::batch),
+                                     granule("rows", "rows of a convolution's result", &Granules::rows)};
+  return table;
+}
+
+const Table<Efficiency>& efficiency_table() {
+  const auto part = [](const char* name, const char* doc, double Efficiency::*member) -> Field<Efficiency> {
+    return {name,
+            doc,
+            "number",
+            false,
+            [member](Reader& r, const Json& j, Efficiency& e) { r.number(j, e.*member, {.least = 0, .most = 1, .above = true}); },
+            {},
+            Efficiency{}.*member};
+  };
+  static const Table<Efficiency> table{part("conv2d", "convolutions", &Efficiency::conv2d),
+                                       part("depthwise", "convolutions with one channel per group", &Efficiency::depthwise),
+                                       part("dense", "dense layers and attention", &Efficiency::dense),
+                                       part("map", "pools and all else", &Efficiency::map)};
+  return table;
+}
+
+// Of a modelled device: read(reader, json, numbers).
+template <class F>
+Field<Device> number_field(const char* name, const char* doc, const char* type, F read, Json schema = {}, Json usual = {}) {
+  return {name,
+          doc,
+          type,
+          false,
+          [read](Reader& r, const Json& j, Device& d) {
+            DeviceNumbers numbers = d.numbers ? *d.numbers : DeviceNumbers();
+            read(r, j, numbers);
+            d.numbers = std::make_shared<const DeviceNumbers>(numbers);
+          },
+          std::move(schema),
+          std::move(usual)};
+}
+
 const Table<Device>& device_table() {
   static const Table<Device> table{
       {"name", "unique in its mesh; default: `rank N`", "text", false, read_device_name},
-      word_field("kind", "cpu, cuda or emulated", &Device::kind, device_kinds(), true),
+      word_field("kind", "cpu, cuda, emulated or modelled", &Device::kind, device_kinds(), true),
+      {"count",
+       "stands for so many ranks, called `name[0]`, `name[1]`, ...; of kind cuda their index counts up",
+       "integer",
+       false,
+       [](Reader&, const Json&, Device&) {},
+       {},
+       1},  // see read_devices
       integer_within<Device>("index", "cuda: which GPU of its host", &Device::index, 0, 1023),
       integer_within<Device>("threads", "threads of its CPU kernels", &Device::threads, 1, kMostDeviceThreads),
       {"cores", "cores that it is bound to; default: the host's allowed cores in turn", "list", false, read_cores,
@@ -99,7 +162,51 @@ const Table<Device>& device_table() {
        [](Reader& r, const Json& j, Device& d) { r.number(j, d.slowdown, 1, 1000); }},
       boolean_field("tf32", "cuda: f32 products may be computed in TF32 on tensor cores, with fewer mantissa bits", &Device::tf32),
       boolean_field("deterministic", "cuda: false allows kernels whose order of summation varies from run to run",
-                    &Device::deterministic)};
+                    &Device::deterministic),
+      number_field("flops_per_second", "modelled: what its arithmetic reaches at most; a multiply-add counts 2", "number",
+                   [](Reader& r, const Json& j, DeviceNumbers& n) { r.number(j, n.flops_per_second, 1, kMostPerSecond); }),
+      number_field("memory_bytes_per_second", "modelled: what its memory reaches", "number",
+                   [](Reader& r, const Json& j, DeviceNumbers& n) { r.number(j, n.memory_bytes_per_second, 1, kMostPerSecond); }),
+      number_field(
+          "granules", "modelled: multiples in which extents take time", "object",
+          [](Reader& r, const Json& j, DeviceNumbers& n) { r.object(j, granules_table(), n.granules); },
+          object_schema(granules_table())),
+      number_field(
+          "efficiency", "modelled: parts of flops_per_second that kernels reach", "object",
+          [](Reader& r, const Json& j, DeviceNumbers& n) { r.object(j, efficiency_table(), n.efficiency); },
+          object_schema(efficiency_table())),
+      number_field(
+          "launch_seconds", "modelled: of every kernel", "number",
+          [](Reader& r, const Json& j, DeviceNumbers& n) { r.number(j, n.launch_seconds, 0, 1); }, {}, 0),
+      number_field(
+          "cache_bytes", "modelled: of its last cache; no prediction uses it yet", "integer",
+          [](Reader& r, const Json& j, DeviceNumbers& n) { r.integer(j, n.cache_bytes, 0, Index{1} << 53); }, {}, 0)};
+  return table;
+}
+
+// One of { "between": "hosts" | "ranks" | ["device a", "device b"] }.
+void read_between(Reader& r, const Json& j, MeshLink& link) {
+  static const std::vector<std::string> classes{"hosts", "ranks"};
+  if (const auto* list = std::get_if<Json::Array>(&j.value)) {
+    if (list->size() != 2) return r.complain(j, "expected two devices, found " + std::to_string(list->size()));
+    link.between = MeshLink::Between::devices;
+    r.list(j, [&](const Json& one, std::size_t i) { r.text(one, i == 0 ? link.a : link.b); });
+    return;
+  }
+  std::string word;
+  if (!std::holds_alternative<std::string>(j.value))
+    return r.complain(j, "expected \"hosts\", \"ranks\" or a list of two devices, found " + Reader::kind(j));
+  if (r.text(j, word, classes)) link.between = word == "hosts" ? MeshLink::Between::hosts : MeshLink::Between::ranks;
+}
+
+const Table<MeshLink>& link_table() {
+  static const Table<MeshLink> table{
+      {"between", "hosts (the network card of each, which its ranks share), ranks (of one host), or two devices", "text or list",
+       true, read_between, schema_of_any({schema_of_words({"hosts", "ranks"}), schema_of_list(schema_of_type("text"))})},
+      {"seconds", "of a message without bytes", "number", true,
+       [](Reader& r, const Json& j, MeshLink& l) { r.number(j, l.seconds, 0, kMostLinkSeconds); }},
+      {"bytes_per_second", "of large messages", "number", true,
+       [](Reader& r, const Json& j, MeshLink& l) { r.number(j, l.bytes_per_second, 1, kMostPerSecond); }}};
   return table;
 }
 
@@ -109,7 +216,16 @@ std::string kind_text(DeviceKind kind) {
 
 // Refuses keys that have no meaning for this kind.
 void refuse_foreign_keys(Reader& r, const Json& j, const Device& d) {
-  const std::map<std::string, std::vector<DeviceKind>> only{{"index", {DeviceKind::cuda, DeviceKind::emulated}},
+  const std::vector<DeviceKind> here{DeviceKind::cpu, DeviceKind::cuda, DeviceKind::emulated}, described{DeviceKind::modelled};
+  const std::map<std::string, std::vector<DeviceKind>> only{{"threads", here},
+                                                            {"cores", here},
+                                                            {"flops_per_second", described},
+                                                            {"memory_bytes_per_second", described},
+                                                            {"granules", described},
+                                                            {"efficiency", described},
+                                                            {"launch_seconds", described},
+                                                            {"cache_bytes", described},
+                                                            {"index", {DeviceKind::cuda, DeviceKind::emulated}},
                                                             {"tf32", {DeviceKind::cuda}},
                                                             {"deterministic", {DeviceKind::cuda}},
                                                             {"isa", {DeviceKind::cpu, DeviceKind::emulated}},
@@ -161,6 +277,14 @@ void refuse_foreign_isa(Reader& r, const Json& outer, const Device& d) {
   r.in("of", [&] { complain_in(*outer.find("of")); });
 }
 
+void require_numbers(Reader& r, const Json& j) {
+  for (const char* key : {"flops_per_second", "memory_bytes_per_second"})
+    if (j.find(key) == nullptr)
+      r.complain(j, std::string("\"") + key +
+                        "\" is missing; a modelled device is { \"kind\": \"modelled\", \"flops_per_second\": 60e12, "
+                        "\"memory_bytes_per_second\": 2e12 }");
+}
+
 Device read_device(Reader& r, const Json& j) {
   Device d;
   const std::size_t before = r.complaints.list.size();
@@ -168,6 +292,7 @@ Device read_device(Reader& r, const Json& j) {
   if (r.complaints.list.size() != before) return d;
   refuse_foreign_keys(r, j, d);
   if (d.kind == DeviceKind::cpu) refuse_foreign_isa(r, j, d);
+  if (d.kind == DeviceKind::modelled) require_numbers(r, j);
   if (d.kind != DeviceKind::emulated) return d;
   const Json* inner = j.find("of");
   if (inner == nullptr || j.find("slowdown") == nullptr) {
@@ -181,9 +306,12 @@ Device read_device(Reader& r, const Json& j) {
     const std::size_t good = r.complaints.list.size();
     r.object(*inner, device_table(), of);
     if (r.complaints.list.size() != good) return;
-    if (of.kind == DeviceKind::emulated) return r.complain(*inner, "an emulated device slows down a cpu or a cuda device");
+    if (of.kind == DeviceKind::emulated || of.kind == DeviceKind::modelled)
+      return r.complain(*inner, "an emulated device slows down a cpu or a cuda device");
     refuse_foreign_keys(r, *inner, of);
-    if (const Json* name = inner->find("name")) r.complain(*name, "the name belongs to the emulated device; leave it out here");
+    for (const char* key : {"name", "count"})
+      if (const Json* found = inner->find(key))
+        r.complain(*found, std::string("the ") + key + " belongs to the emulated device; leave it out here");
   });
   if (r.complaints.list.size() != before) return d;
   join_inner(r, j, *inner, d, of);
@@ -192,30 +320,65 @@ Device read_device(Reader& r, const Json& j) {
   return d;
 }
 
+// A device of the list, as often as its count says.
+void read_devices(Reader& r, const Json& j, std::size_t place, MeshFile& m) {
+  const Device device = read_device(r, j);
+  std::int64_t count = 1;
+  const Json* given = j.find("count");
+  if (given != nullptr)
+    r.in("count", [&] {
+      if (!r.integer(*given, count, 1, kMostAlong)) return;
+      if (static_cast<std::int64_t>(m.devices.size()) + count <= kMostInMesh) return;
+      r.complain(*given, "the devices and their counts make more than " + std::to_string(kMostInMesh) + " ranks");
+      count = 1;
+    });
+  for (std::int64_t k = 0; k < count; k++) {
+    m.devices.push_back(device);
+    m.places.push_back(place);
+    Device& one = m.devices.back();
+    if (given != nullptr && !device.name.empty()) one.name += "[" + std::to_string(k) + "]";
+    if (device.kind == DeviceKind::cuda) one.index += static_cast<int>(k);
+  }
+}
+
 Table<MeshFile> mesh_table(VersionKey version) {
-  return {version_field<MeshFile>(version),
-          {"axes", "a list of { \"name\", \"size\" }", "list", true,
-           [](Reader& r, const Json& j, MeshFile& m) {
-             if (refuse_auto(r, j, "write a list of { \"name\", \"size\" }")) return;
-             const auto* list = std::get_if<Json::Array>(&j.value);
-             if (list != nullptr && (list->empty() || list->size() > kMostAxes))
-               return r.complain(
-                   j, list->empty() ? "a mesh has at least one axis" : "a mesh has at most " + std::to_string(kMostAxes) + " axes");
-             r.list(j, [&](const Json& one, std::size_t) {
-               Axis axis;
-               r.object(one, axis_table(), axis);
-               for (const Axis& other : m.axes)
-                 if (!axis.name.empty() && other.name == axis.name)
-                   r.complain(one, "axis \"" + axis.name + "\" is listed twice in the mesh");
-               m.axes.push_back(std::move(axis));
-             });
-           },
-           schema_of_list(object_schema(axis_table()))},
-          {"devices", "one per rank, row-major in the axes", "list", true,
-           [](Reader& r, const Json& j, MeshFile& m) {
-             r.list(j, [&](const Json& one, std::size_t) { m.devices.push_back(read_device(r, one)); });
-           },
-           schema_of_list(object_schema(device_table()))}};
+  return {
+      version_field<MeshFile>(version),
+      {"axes", "a list of { \"name\", \"size\" }", "list", true,
+       [](Reader& r, const Json& j, MeshFile& m) {
+         if (refuse_auto(r, j, "write a list of { \"name\", \"size\" }")) return;
+         const auto* list = std::get_if<Json::Array>(&j.value);
+         if (list != nullptr && (list->empty() || list->size() > kMostAxes))
+           return r.complain(
+               j, list->empty() ? "a mesh has at least one axis" : "a mesh has at most " + std::to_string(kMostAxes) + " axes");
+         r.list(j, [&](const Json& one, std::size_t) {
+           Axis axis;
+           r.object(one, axis_table(), axis);
+           for (const Axis& other : m.axes)
+             if (!axis.name.empty() && other.name == axis.name)
+               r.complain(one, "axis \"" + axis.name + "\" is listed twice in the mesh");
+           m.axes.push_back(std::move(axis));
+         });
+       },
+       schema_of_list(object_schema(axis_table()))},
+      {"devices", "one per rank (or with a count), row-major in the axes", "list", true,
+       [](Reader& r, const Json& j, MeshFile& m) {
+         r.list(j, [&](const Json& one, std::size_t i) { read_devices(r, one, i, m); });
+       },
+       schema_of_list(object_schema(device_table()))},
+      list_field<MeshFile>("links", "of a mesh with modelled devices: how ranks exchange messages; the most specific one counts",
+                           &MeshFile::links, link_table(), false)};
+}
+
+// What is wrong with which devices a valid list of links is between.
+void check_links(Reader& r, const Json& j, const MeshFile& m) {
+  if (std::none_of(m.devices.begin(), m.devices.end(), [](const Device& d) { return d.kind == DeviceKind::modelled; }))
+    return r.in("links", [&] {
+      r.complain(*j.find("links"), "no device is modelled: the links of devices that are here are measured; leave this out");
+    });
+  for (std::size_t i = 0; i < m.links.size(); i++)
+    if (const std::string wrong = link_mistake(m.links, i, m.devices); !wrong.empty())
+      complain_below(r, j, "/links/" + std::to_string(i) + "/between", wrong);
 }
 
 void check_whole(Reader& r, const Json& j, MeshFile& m) {
@@ -229,21 +392,42 @@ void check_whole(Reader& r, const Json& j, MeshFile& m) {
   if (m.axes.size() > 1) product += ranks == kMost ? ", more than 2e9," : " = " + std::to_string(ranks);
   const bool given = !m.axes.empty() && std::all_of(m.axes.begin(), m.axes.end(), [](const Axis& a) { return a.size > 0; });
   const auto& listed = std::get<Json::Array>(j.find("devices")->value);
-  // "count" has been complained about: the listed devices are then not meant to be one per rank
   const bool counts = std::any_of(listed.begin(), listed.end(), [](const Json& d) { return d.find("count") != nullptr; });
-  if (given && !counts && ranks != static_cast<std::int64_t>(m.devices.size()))
+  if (given && ranks != static_cast<std::int64_t>(m.devices.size()))
     r.in("devices", [&] {
       r.complain(*j.find("devices"), "the axes make " + product + " ranks, but " + std::to_string(m.devices.size()) +
-                                         (m.devices.size() == 1 ? " device is" : " devices are") +
-                                         " listed; list one device per rank");
+                                         (m.devices.size() == 1 ? " device is" : " devices are") + " listed" +
+                                         (counts ? ", each as often as its \"count\" says" : "") + "; list one device per rank");
     });
   std::unordered_set<std::string> names;
   for (std::size_t i = 0; i < m.devices.size(); i++) {
     if (m.devices[i].name.empty()) m.devices[i].name = "rank " + std::to_string(i);
     if (!names.insert(m.devices[i].name).second)
-      complain_below(r, j, "/devices/" + std::to_string(i) + "/name",
+      complain_below(r, j, "/devices/" + std::to_string(m.places[i]) + "/name",
                      "two devices are called \"" + m.devices[i].name + "\"; name them apart");
   }
+}
+
+Json to_json(const DeviceNumbers& n) {
+  const DeviceNumbers usual;
+  Json out, granules, efficiency;
+  const auto set = [](Json& to, const char* key, auto value, auto otherwise) {
+    if (value != otherwise) to.set(key, value);
+  };
+  out.set("flops_per_second", n.flops_per_second).set("memory_bytes_per_second", n.memory_bytes_per_second);
+  set(granules, "filters", n.granules.filters, usual.granules.filters);
+  set(granules, "channels", n.granules.channels, usual.granules.channels);
+  set(granules, "batch", n.granules.batch, usual.granules.batch);
+  set(granules, "rows", n.granules.rows, usual.granules.rows);
+  set(efficiency, "conv2d", n.efficiency.conv2d, usual.efficiency.conv2d);
+  set(efficiency, "depthwise", n.efficiency.depthwise, usual.efficiency.depthwise);
+  set(efficiency, "dense", n.efficiency.dense, usual.efficiency.dense);
+  set(efficiency, "map", n.efficiency.map, usual.efficiency.map);
+  for (const auto& [key, part] : {std::pair{"granules", &granules}, {"efficiency", &efficiency}})
+    if (std::holds_alternative<Json::Object>(part->value)) out.set(key, *part);
+  set(out, "launch_seconds", n.launch_seconds, usual.launch_seconds);
+  set(out, "cache_bytes", n.cache_bytes, usual.cache_bytes);
+  return out;
 }
 
 Json to_json(const Device& d) {
@@ -254,6 +438,13 @@ Json to_json(const Device& d) {
     Device of = *d.of;
     of.name.clear();
     return std::move(out.set("of", to_json(of)).set("slowdown", d.slowdown));
+  }
+  if (d.kind == DeviceKind::modelled) {
+    if (d.memory_bytes > 0) out.set("memory_bytes", d.memory_bytes);
+    if (!d.host.empty()) out.set("host", d.host);
+    Json numbers = to_json(*d.numbers);
+    for (Json::Member& m : std::get<Json::Object>(numbers.value)) out.set(m.key, std::move(m.value));
+    return out;
   }
   if (d.kind == DeviceKind::cuda) out.set("index", d.index);
   if (d.tf32) out.set("tf32", true);
@@ -290,11 +481,45 @@ MeshParts read_mesh_parts(Reader& reader, const Json& json, VersionKey version) 
   };
   const bool axes = is_right("axes"), devices = is_right("devices");
   if (is_list("axes") && is_list("devices")) check_whole(reader, json, file);
+  if (is_list("devices") && is_right("links")) check_links(reader, json, file);
   if (axes) parts.axes = file.axes;
   if (devices) parts.devices = file.devices;
-  if (reader.complaints.list.size() == before) parts.whole = Mesh(std::move(file.axes), std::move(file.devices));
+  if (reader.complaints.list.size() == before)
+    parts.whole = Mesh(std::move(file.axes), std::move(file.devices), std::move(file.links));
   return parts;
 }
+
+namespace {
+
+// Pairs of ranks of which no link says how they exchange messages. Of the devices of one host whose names differ in a number alone,
+// two stand for all.
+std::vector<std::string> absent_links(const Mesh& mesh) {
+  std::map<std::pair<std::string, std::string>, std::vector<int>> alike;  // by host and name
+  for (int r = 0; r < mesh.ranks(); r++) {
+    std::string name = without_number(mesh.device(r).name);
+    name.resize(name.find_last_not_of("0123456789") + 1);
+    std::vector<int>& two = alike[{mesh.device(r).host, name}];
+    if (two.size() < 2) two.push_back(r);
+  }
+  std::vector<int> ranks;
+  for (const auto& [which, two] : alike) ranks.insert(ranks.end(), two.begin(), two.end());
+  std::vector<std::string> notes;
+  for (const bool one_host : {true, false})
+    for (std::size_t i = 0, found = 0; i < ranks.size() && found == 0; i++)
+      for (std::size_t k = i + 1; k < ranks.size() && found == 0; k++) {
+        const Device &a = mesh.device(ranks[i]), &b = mesh.device(ranks[k]);
+        const bool described = a.kind == DeviceKind::modelled || b.kind == DeviceKind::modelled;
+        if (!described || (a.host == b.host) != one_host || mesh.link(ranks[i], ranks[k]) != nullptr) continue;
+        found = 1;
+        notes.push_back(fmt::format(
+            "no link says how \"{}\" and \"{}\", {}, exchange messages: 5 us and 2e9 bytes per second are assumed; add {{ "
+            "\"between\": \"{}\", \"seconds\": ..., \"bytes_per_second\": ... }} to \"links\"",
+            a.name, b.name, one_host ? "of one host" : "of different hosts", one_host ? "ranks" : "hosts"));
+      }
+  return notes;
+}
+
+}  // namespace
 
 std::vector<std::string> mesh_notes(const Mesh& mesh) {
   constexpr std::size_t kMostNamed = 8;  // devices
@@ -318,9 +543,11 @@ std::vector<std::string> mesh_notes(const Mesh& mesh) {
     notes.push_back("devices " + names + " are bound to " + (shared.size() == 1 ? "the same core, " : "the same cores, ") +
                     numbers + (host.empty() ? "" : " of " + host) + ", and take turns there; give each its own \"cores\"");
   }
+  for (std::string& note : absent_links(mesh)) notes.push_back(std::move(note));
   int threads = 0;
   for (int r = 0; r < mesh.ranks(); r++)
-    if (mesh.device(r).host.empty()) threads += std::max(1, driven(mesh.device(r)).threads);
+    if (mesh.device(r).host.empty() && mesh.device(r).kind != DeviceKind::modelled)
+      threads += std::max(1, driven(mesh.device(r)).threads);
   if (const CpuQuota quota = cpu_quota(); quota.cores < threads)
     notes.push_back(
         fmt::format("the {} threads of the devices here may take the time of {:.2g} cores together (CPU quota of {}): they are "
@@ -344,7 +571,16 @@ Json to_json(const Mesh& mesh) {
   for (const Axis& a : mesh.axes()) axes.push_back(std::move(Json().set("name", a.name).set("size", a.size)));
   for (const Device& d : mesh.devices()) devices.push_back(to_json(d));
   out.set("axes", std::move(axes)).set("devices", std::move(devices));
-  return out;
+  if (mesh.links().empty()) return out;
+  Json links{Json::Array{}};
+  for (const MeshLink& l : mesh.links()) {
+    Json between = l.between == MeshLink::Between::devices ? Json(Json::Array{l.a, l.b})
+                                                           : Json(l.between == MeshLink::Between::hosts ? "hosts" : "ranks");
+    Json one;
+    one.set("between", std::move(between)).set("seconds", l.seconds).set("bytes_per_second", l.bytes_per_second);
+    links.push(std::move(one));
+  }
+  return std::move(out.set("links", std::move(links)));
 }
 
 Mesh Mesh::load(const std::filesystem::path& file) {

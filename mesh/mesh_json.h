@@ -11,6 +11,11 @@
 
 namespace motley {
 
+// A device's name without the "[k]" that its `count` added.
+std::string without_number(const std::string& name);
+// What is wrong with the devices that the i-th link is between; empty: nothing.
+std::string link_mistake(const std::vector<MeshLink>& links, std::size_t i, const std::vector<Device>& devices);
+
 // The valid parts of a mesh; whole: set if everything is valid.
 struct MeshParts {
   std::optional<std::vector<Axis>> axes{};

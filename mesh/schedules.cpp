@@ -198,22 +198,38 @@ Stages copy_stages(std::span<const BoxMessage> copies, const Schedule& by, std::
   return out;
 }
 
-double seconds_of(std::span<const BoxMessage> messages, Index item_bytes, const LinkSeconds& link) {
+int Wires::host(int rank) const {
+  const auto r = static_cast<std::size_t>(rank);
+  return r < hosts_.size() ? hosts_[r] : 0;
+}
+
+double Wires::arrival(int from, int to, double ready, const MessageSeconds& takes) {
+  const auto line = [](std::vector<Line>& lines, int number) -> Line& {
+    const auto i = static_cast<std::size_t>(number);
+    if (lines.size() <= i) lines.resize(i + 1);
+    return lines[i];
+  };
+  const double received = line(ranks_, to).pass(ready, takes.seconds);
+  const int here = host(from), there = host(to);
+  if (here == there) return received;
+  const double left = line(out_, here).pass(ready, takes.on_card), came = line(in_, there).pass(ready, takes.on_card);
+  return std::max(received, std::max(left, came) + takes.seconds - takes.on_card);
+}
+
+double seconds_of(std::span<const BoxMessage> messages, Index item_bytes, const LinkSeconds& link, std::span<const int> hosts) {
   std::map<std::pair<int, int>, Index> bytes;  // (reader, writer)
   for (const BoxMessage& m : messages)
     if (m.from != m.to) bytes[{m.to, m.from}] += volume(m.box) * item_bytes;
-  std::map<int, double> receives, sends;
-  double slowest = 0;
-  for (const auto& [ends, size] : bytes) {
-    const double seconds = link(ends.second, ends.first, size);
-    slowest = std::max({slowest, receives[ends.first] += seconds, sends[ends.second] += seconds});
-  }
-  return slowest;
+  Wires wires(hosts);
+  double last = 0;
+  for (const auto& [ends, size] : bytes)
+    last = std::max(last, wires.arrival(ends.second, ends.first, 0, link(ends.second, ends.first, size)));
+  return last;
 }
 
-double seconds_of(const Stages& stages, Index item_bytes, const LinkSeconds& link) {
+double seconds_of(const Stages& stages, Index item_bytes, const LinkSeconds& link, std::span<const int> hosts) {
   double sum = 0;
-  for (const auto& stage : stages) sum += seconds_of(stage, item_bytes, link);
+  for (const auto& stage : stages) sum += seconds_of(stage, item_bytes, link, hosts);
   return sum;
 }
 

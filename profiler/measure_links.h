@@ -25,9 +25,9 @@ struct LinkOptions {
 // to).
 std::vector<Link> measure_links(Transport& transport, const LinkOptions& options = {});
 
-// Collective: sets `in_place` of the links between ranks that share memory, one pair after the other, both directions at once, 64
-// bytes .. most_bytes by factors of 4: the median time of reading what the peer has just written, less that of reading what this
-// rank has just written.
+// Collective: sets `in_place` and `exchange_seconds` of the links between ranks that share memory, one pair after the other, both
+// directions at once. in_place: 64 bytes .. most_bytes by factors of 4: the median time of reading what the peer has just written,
+// less that of reading what this rank has just written. exchange_seconds: the median time of an exchange without bytes.
 void measure_reads(Transport& transport, std::vector<Link>& links, const LinkOptions& options = {});
 
 // Copies between pinned memory and the device's memory, timed as a message waits for them, at the same sizes; the least of several

@@ -8,11 +8,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <span>
 
 #include "base/hash.h"
 #include "kernels/kernel_spec_fields.h"
+#include "profiler/modelled.h"
 
 namespace motley {
 
@@ -238,6 +240,8 @@ double Profile::between(const FamilyPoint* below, const FamilyPoint& above, Inde
 
 Estimate Profile::seconds(int device, const KernelSpec& spec) const {
   if (flops(spec) == 0) return {0, Known::measured};  // nothing to compute
+  if (const auto found = modelled.find(device); found != modelled.end())
+    return {seconds_by_numbers(*found->second, spec), Known::modelled};
   if (!supports(device, spec)) return {kImpossibleSeconds, Known::measured};
   Estimate out = bare_seconds(device, bare(spec));
   if (spec.epilogue.code.empty()) return out;
@@ -338,10 +342,15 @@ Index Profile::workspace_bytes(int device, const KernelSpec& spec) const {
 
 namespace {
 
-double seconds_of(const std::vector<LinkSegment>& segments, Index bytes) {
+constexpr LinkSegment kUnknownLink{0, 5e-6, 2e9};
+
+const LinkSegment& segment_of(const std::vector<LinkSegment>& segments, Index bytes) {
   for (const LinkSegment& s : segments)
-    if (bytes <= s.bytes_up_to || &s == &segments.back()) return s.seconds + static_cast<double>(bytes) / s.bytes_per_second;
-  return 0;
+    if (bytes <= s.bytes_up_to) return s;
+  return segments.back();
+}
+double seconds_of(const LinkSegment& segment, Index bytes) {
+  return segment.seconds + static_cast<double>(bytes) / segment.bytes_per_second;
 }
 
 }  // namespace
@@ -358,26 +367,48 @@ const Link* Profile::link(int from, int to) const {
 Estimate Profile::wire_seconds(int from, int to, Index bytes) const {
   if (from == to) return {0, Known::measured};
   if (const Link* known = link(from, to); known != nullptr && !known->segments.empty())
-    return {seconds_of(known->segments, bytes), Known::measured};
-  return {5e-6 + static_cast<double>(bytes) / 2e9, Known::modelled};
+    return {seconds_of(segment_of(known->segments, bytes), bytes),
+            modelled.contains(from) || modelled.contains(to) ? Known::modelled : Known::measured};
+  return {seconds_of(kUnknownLink, bytes), Known::modelled};
+}
+
+double Profile::card_seconds(int from, int to, Index bytes) const {
+  if (from == to) return 0;
+  const Link* known = link(from, to);
+  const LinkSegment& segment = known != nullptr && !known->segments.empty() ? segment_of(known->segments, bytes) : kUnknownLink;
+  return static_cast<double>(bytes) / segment.bytes_per_second;
+}
+
+std::vector<int> Profile::hosts() const {
+  std::map<std::string, int> first;
+  std::vector<int> out;
+  for (const DeviceFacts& d : devices) out.push_back(first.try_emplace(d.host, static_cast<int>(out.size())).first->second);
+  return out;
 }
 
 Estimate Profile::in_place_seconds(int from, int to, Index bytes) const {
   if (from == to || bytes == 0) return {0, Known::measured};
   if (const Link* known = link(from, to); known != nullptr && !known->in_place.empty())
-    return {seconds_of(known->in_place, bytes), Known::measured};
+    return {seconds_of(segment_of(known->in_place, bytes), bytes), Known::measured};
   return {static_cast<double>(bytes) / 10e9, Known::modelled};
+}
+
+Estimate Profile::exchange_seconds(int from, int to) const {
+  if (from == to) return {0, Known::measured};
+  if (const Link* known = link(from, to); known != nullptr && known->exchange_seconds)
+    return {*known->exchange_seconds, Known::measured};
+  return {kUnknownExchangeSeconds, Known::modelled};
 }
 
 double Profile::to_device_seconds(int device, Index bytes) const {
   for (const DeviceLink& link : device_links)
-    if (link.device == device) return seconds_of(link.to_device, bytes);
+    if (link.device == device) return seconds_of(segment_of(link.to_device, bytes), bytes);
   return 0;
 }
 
 double Profile::from_device_seconds(int device, Index bytes) const {
   for (const DeviceLink& link : device_links)
-    if (link.device == device) return seconds_of(link.from_device, bytes);
+    if (link.device == device) return seconds_of(segment_of(link.from_device, bytes), bytes);
   return 0;
 }
 

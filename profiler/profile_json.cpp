@@ -105,10 +105,13 @@ const Table<LinkSegment>& segment_fields() {
 
 const Table<Link>& link_fields() {
   static const Table<Link> table{
-      small_integer("from", "rank that sends", &Link::from, 0), small_integer("to", "rank that receives", &Link::to, 0),
+      small_integer("from", "rank that sends", &Link::from, 0),
+      small_integer("to", "rank that receives", &Link::to, 0),
       list_field<Link>("segments", "by size, ascending", &Link::segments, segment_fields(), true),
       list_field<Link>("in_place", "reading what the other has just written in shared memory, by size, ascending", &Link::in_place,
-                       segment_fields(), false)};
+                       segment_fields(), false),
+      {"exchange_seconds", "of an exchange in shared memory without bytes", "number", false,
+       [](Reader& reader, const Json& json, Link& out) { reader.number(json, out.exchange_seconds.emplace(), 0, kMostFinite); }}};
   return table;
 }
 
@@ -336,6 +339,7 @@ std::string Profile::json() const {
   for (const Link& l : links) {
     list.push_back(object({{"from", l.from}, {"to", l.to}, {"segments", segments_json(l.segments)}}));
     if (!l.in_place.empty()) list.back().set("in_place", segments_json(l.in_place));
+    if (l.exchange_seconds) list.back().set("exchange_seconds", *l.exchange_seconds);
   }
   out.set("links", std::exchange(list, {}));
   for (const DeviceLink& l : device_links)

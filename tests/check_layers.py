@@ -18,7 +18,7 @@ VENDORS = [(r"(motley/)?mpi\.h", r"mesh/|include/motley/mpi\.h"), (r"(oneapi/dnn
            (r"nlohmann/.*", r"lib/base/json\w*\.cpp"), (r"CLI/.*|CLI11.*", r"app/"), (r"zlib\.h", r"lib/(train|weights)/"),
            (r"png\.h", r"lib/pictures/png\.cpp"), (r"jpeglib\.h|jerror\.h", r"lib/pictures/jpeg\.cpp"), (r"libexif/.*", r"lib/pictures/exif\.cpp"), (r"xxh.*\.h", r"lib/base/"),
            # What x86 has instructions for has a portable twin beside it.
-           (r"\w+intrin\.h|cpuid\.h", r"kernels/loops/loops\.cpp|lib/run/peer_memory\.cpp")]
+           (r"\w+intrin\.h|cpuid\.h", r"kernels/loops/loops\.cpp|lib/base/store_fence\.h")]
 
 
 def layer_of(path):  # "lib/base/json.cpp", "include/motley/dims.h", "mesh/mesh.cpp"

@@ -12,8 +12,34 @@ namespace motley {
 /// @addtogroup machines
 /// @{
 
-/// What computes. emulated: another device, slowed down.
-enum class DeviceKind : std::uint8_t { cpu, cuda, emulated };
+/// What computes. emulated: another device, slowed down. modelled: a device that is not here, described by numbers; plans are made
+/// for it, nothing runs on it.
+enum class DeviceKind : std::uint8_t { cpu, cuda, emulated, modelled };
+
+/// What is known of a modelled device. A kernel takes launch_seconds + max(flops / (flops_per_second * efficiency), bytes /
+/// memory_bytes_per_second), where extents are rounded up to the granules and bytes are those of its operands.
+struct DeviceNumbers {
+  /// Multiples in which a kernel's extents take time: 17 filters take as long as 24 where the granule is 8.
+  struct Granules {
+    Index filters = 1;   ///< of a convolution or dense layer
+    Index channels = 1;  ///< likewise; of a depthwise convolution its groups
+    Index batch = 1;     ///< samples
+    Index rows = 1;      ///< of a convolution's output
+  };
+  /// Parts of flops_per_second that kernels reach where memory is not the limit.
+  struct Efficiency {
+    double conv2d = 0.7;      ///< convolutions
+    double depthwise = 0.15;  ///< convolutions with one channel per group
+    double dense = 0.7;       ///< dense layers and attention
+    double map = 1;           ///< pools and all else
+  };
+  double flops_per_second = 0;         ///< above 0; a multiply-add counts 2
+  double memory_bytes_per_second = 0;  ///< above 0
+  double launch_seconds = 0;           ///< of any kernel
+  Index cache_bytes = 0;               ///< 0: not known; no prediction uses it yet
+  Granules granules{};                 ///< of extents
+  Efficiency efficiency{};             ///< of kernels
+};
 
 /// One rank's device, as a mesh file describes it.
 struct Device {
@@ -30,13 +56,14 @@ struct Device {
   double slowdown = 1.0;               ///< emulated: how many times slower, from 1 to 1e6 (in a mesh file to 1000)
   bool tf32 = false;                   ///< cuda: f32 products on tensor cores, with about 10 bits of mantissa
   bool deterministic = true;           ///< cuda: no kernel whose order of additions varies from run to run
+  std::shared_ptr<const DeviceNumbers> numbers{};  ///< modelled: what is known of it
 };
 
 std::string to_string(DeviceKind kind);  ///< As in mesh files: `cpu`.
 /// The device that really computes: an emulated device's `of`, any other device itself.
 const Device& driven(const Device& device);
 /// Whether kernel operands are in memory that the host cannot address: a CUDA device, or an emulated one that slows a CUDA device
-/// down.
+/// down; a modelled device.
 bool has_own_memory(const Device& device);
 /// The names that `isa` may have, slowest first: generic sse41 avx avx2 avx2_vnni avx512_core avx512_core_vnni avx512_core_bf16
 const std::vector<std::string>& isa_names();

@@ -2,9 +2,13 @@
 /// @file
 /// How long things take: measured points, and estimates from them.
 #pragma once
+#include <motley/device.h>
 #include <motley/kernel_spec.h>
 
 #include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -62,6 +66,10 @@ struct KernelPoint {
 /// alternative.
 inline constexpr double kImpossibleSeconds = 1e6;
 
+/// Seconds that are assumed of an exchange without bytes between two ranks of a host (Link::exchange_seconds) that was not
+/// measured: two cores of one server CPU.
+inline constexpr double kUnknownExchangeSeconds = 0.2e-6;
+
 /// Flops per second that are assumed of a device of which no kernel of that op and pass was measured.
 inline constexpr double kUnknownRate = 1e9;
 
@@ -80,6 +88,9 @@ struct Link {
   /// If the two ranks share a host's memory: the additional seconds for reading in place (bytes that rank `from` has just written,
   /// read by a kernel of rank `to`) beyond reading what the reader itself wrote. Empty: not measured.
   std::vector<LinkSegment> in_place{};
+  /// Likewise: seconds that an exchange without bytes takes of rank `to`: a fence, its flag, and waiting for the flag that rank
+  /// `from` sets at the same time. Messages have theirs in `segments`.
+  std::optional<double> exchange_seconds{};
 };
 
 /// A copy between the host's pinned memory and the memory of a rank's device, each way.
@@ -130,11 +141,12 @@ class Profile {
   /// False: a point says that this device cannot compute it; or some point says that it cannot compute the same kernel with other
   /// extents, and none says that it can. What was not measured is supported.
   bool supports(int device, const KernelSpec& spec) const;
-  /// Not supported: kImpossibleSeconds. measured: exactly this spec. interpolated: from specs that differ in one extent: channels
-  /// and filters on this device's granule (a step function: the smallest measured size that is not smaller), samples on a line;
-  /// beyond the largest measured size linear in flops. modelled: at the rate of the slowest of the three most similar kernels of
-  /// that op and pass, else 1e9 flops per second: what was never timed is taken for no faster than what was. With an epilogue that
-  /// was not timed with this spec: the seconds without it, plus what the epilogue took per element with other specs.
+  /// Of a modelled device: as its numbers say, modelled. Not supported: kImpossibleSeconds. measured: exactly this spec.
+  /// interpolated: from specs that differ in one extent: channels and filters on this device's granule (a step function: the
+  /// smallest measured size that is not smaller), samples on a line; beyond the largest measured size linear in flops. modelled: at
+  /// the rate of the slowest of the three most similar kernels of that op and pass, else 1e9 flops per second: what was never timed
+  /// is taken for no faster than what was. With an epilogue that was not timed with this spec: the seconds without it, plus what
+  /// the epilogue took per element with other specs.
   Estimate seconds(int device, const KernelSpec& spec) const;
   /// Bytes that this kernel needs beside its operands: of exactly this spec; else without its bias and epilogue (with room for the
   /// result before it is rounded to bf16); else of the next larger one measured, or of a smaller one times the flops; else 0.
@@ -142,18 +154,27 @@ class Profile {
   /// Of a message from where it is stored to where it is read: copied out of a device's separate memory, sent, and copied into the
   /// other device's, piece by piece.
   Estimate seconds(int from, int to, Index bytes) const;
-  /// Of a message from host memory to host memory. A link that was not measured: 5 us + 2e9 bytes per second, modelled.
+  /// Of a message from host memory to host memory. Modelled: a modelled device's; not measured (5 us + 2e9 bytes per second).
   Estimate wire_seconds(int from, int to, Index bytes) const;
   /// The additional seconds of a kernel that reads bytes which a rank of the same host has just written (Link::in_place). Not
   /// measured: 10e9 bytes per second (two cores of one server CPU, bench/exchange), modelled.
   Estimate in_place_seconds(int from, int to, Index bytes) const;
+  /// Of an exchange between two ranks of a host that read each other's memory, beside what reading takes (Link::exchange_seconds):
+  /// once for every rank that is read from. Not measured: kUnknownExchangeSeconds, modelled.
+  Estimate exchange_seconds(int from, int to) const;
+  /// Of wire_seconds, those in proportion to the bytes: between two hosts they occupy the network cards of both.
+  double card_seconds(int from, int to, Index bytes) const;
+  std::vector<int> hosts() const;                             ///< by rank: the first rank of the same host
   double to_device_seconds(int device, Index bytes) const;    ///< of a copy into the device's memory; 0: it works in the host's
   double from_device_seconds(int device, Index bytes) const;  ///< of a copy out of the device's memory; 0: it works in the host's
-  bool empty() const { return kernels_.empty(); }             ///< whether no kernel was measured
+  /// Whether no kernel's seconds are known: none was measured, and no device is modelled.
+  bool empty() const { return kernels_.empty() && modelled.empty(); }
   const std::vector<KernelPoint>& kernels() const { return kernels_; }  ///< measured points
   std::vector<DeviceFacts> devices{};                                   ///< by rank
   std::vector<Link> links{};                                            ///< measured links
   std::vector<DeviceLink> device_links{};                               ///< of devices with separate memory
+  /// By rank: of modelled devices (modelled_profile()); their kernels' seconds follow from these. Not part of a profile file.
+  std::map<int, std::shared_ptr<const DeviceNumbers>> modelled{};
   /// What was measured to the end, or to the end of its budget (measure.h).
   struct Completed {
     std::string hash;         ///< of step, mesh and rules

@@ -27,6 +27,7 @@
 #pragma once
 #include <motley/exchange.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -67,14 +68,40 @@ Stages sum_stages(std::span<const BoxMessage> sums, const Schedule& by, std::spa
 /// to.
 Stages copy_stages(std::span<const BoxMessage> copies, const Schedule& by, std::span<const int> hosts);
 
-/// Seconds of one message.
-using LinkSeconds = std::function<double(int from, int to, Index bytes)>;
+/// What a message takes.
+struct MessageSeconds {
+  double seconds = 0;  ///< of the rank that receives it
+  double on_card = 0;  ///< of these: of the network cards of both hosts, if its ends are on different ones
+};
+/// What one message takes.
+using LinkSeconds = std::function<MessageSeconds(int from, int to, Index bytes)>;
 
-/// The seconds of a list of messages: a rank receives its messages (all from one rank together) one after another and at the same
-/// time sends one after another; the slowest rank's seconds.
-double seconds_of(std::span<const BoxMessage> messages, Index item_bytes, const LinkSeconds& link);
-/// Stages run one after another, each as long as its slowest rank takes.
-double seconds_of(const Stages& stages, Index item_bytes, const LinkSeconds& link);
+/// When messages arrive, by the lines that they share: a rank receives one after another, and what ranks of different hosts send
+/// each other occupies the one network card of either host, in either direction one message after another. No line waits for
+/// another one: a message has arrived when all three have passed it, so that the order of messages that are ready together does not
+/// count. A message without bytes occupies no card.
+class Wires {
+ public:
+  /// hosts: one number of at least 0 per rank (of ranks beyond these: 0); they outlive the lines.
+  explicit Wires(std::span<const int> hosts) : hosts_(hosts) {}
+  /// When the message arrives that is ready to be sent at `ready`.
+  double arrival(int from, int to, double ready, const MessageSeconds& takes);
+
+ private:
+  struct Line {
+    double free = 0;  // from when on
+    double pass(double ready, double seconds) { return free = std::max(free, ready) + seconds; }
+  };
+  int host(int rank) const;
+  std::span<const int> hosts_;
+  std::vector<Line> ranks_{}, out_{}, in_{};  // by rank; by host, away from it and to it
+};
+
+/// The seconds of a list of messages (all from one rank to another together) that are ready at once: until the last arrives. hosts:
+/// as of Wires.
+double seconds_of(std::span<const BoxMessage> messages, Index item_bytes, const LinkSeconds& link, std::span<const int> hosts);
+/// Stages run one after another.
+double seconds_of(const Stages& stages, Index item_bytes, const LinkSeconds& link, std::span<const int> hosts);
 
 /// @}
 }  // namespace motley

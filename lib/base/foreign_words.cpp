@@ -147,9 +147,7 @@ const std::map<std::string, Words>& not_built() {
       {"synthetic", {"imagenet", "npz", "csv", "tfrecord", "cifar100", "svhn"}},
       {"flip", {"rotate", "rotation", "colorjitter", "cutout", "mixup", "cutmix", "randaugment", "autoaugment", "resize", "scale"}},
       {"optimizer", {"rebalance", "earlystopping"}},
-      {"devices", {"links"}},
-      {"threads", {"count", "flopspersecond", "memorybytespersecond", "granules"}},
-      {"cuda", {"modelled", "rocm", "hip", "amd", "xpu", "sycl", "metal", "mps", "opencl", "vulkan", "tpu", "npu"}},
+      {"cuda", {"rocm", "hip", "amd", "xpu", "sycl", "metal", "mps", "opencl", "vulkan", "tpu", "npu"}},
       {"generic", {"sve", "rvv"}}};
   return table;
 }

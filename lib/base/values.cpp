@@ -29,6 +29,7 @@ std::string to_string(DeviceKind kind) {
     case DeviceKind::cpu: return "cpu";
     case DeviceKind::cuda: return "cuda";
     case DeviceKind::emulated: return "emulated";
+    case DeviceKind::modelled: return "modelled";
   }
   return "?";
 }
@@ -38,7 +39,8 @@ const Device& driven(const Device& device) {
 }
 
 bool has_own_memory(const Device& device) {
-  return driven(device).kind == DeviceKind::cuda;
+  const DeviceKind real = driven(device).kind;
+  return real == DeviceKind::cuda || real == DeviceKind::modelled;
 }
 
 const std::vector<std::string>& isa_names() {

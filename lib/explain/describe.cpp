@@ -105,6 +105,12 @@ std::vector<Shard> resting_boxes(const PlanData& data, const Mesh& mesh, int ten
   return out;
 }
 
+std::string modelled_words(const Mesh& mesh) {
+  const auto is = [](const Device& d) { return d.kind == DeviceKind::modelled; };
+  if (std::none_of(mesh.devices().begin(), mesh.devices().end(), is)) return "";
+  return std::all_of(mesh.devices().begin(), mesh.devices().end(), is) ? " (modelled)" : " (partly modelled)";
+}
+
 std::string percent_text(double share) {
   return share > 0 && share < 0.005 ? "< 1 %" : fmt::format("{:.0f} %", 100 * share);
 }

@@ -28,6 +28,9 @@ bool adds_terms(const TensorPlan& plan);
 // stored.
 std::vector<Shard> resting_boxes(const PlanData& data, const Mesh& mesh, int tensor);
 
+// After predicted seconds of a mesh with modelled devices: " (modelled)"; " (partly modelled)" beside other devices; else empty.
+std::string modelled_words(const Mesh& mesh);
+
 // "12 %", "< 1 %", "0 %".
 std::string percent_text(double share);
 // The text followed by spaces, at least one.

@@ -6,6 +6,7 @@
 
 #include "base/at.h"
 #include "base/units.h"
+#include "explain/describe.h"
 #include "explain/explain.h"
 #include "explain/picture.h"
 #include "graph/layers.h"
@@ -58,7 +59,8 @@ class Overview {
                     short_of(std::to_string(r) + "  " + plan_.mesh().device(r).name, static_cast<std::size_t>((lane_ - 20) / 7)));
       if (d_.step_seconds) picture_.text(x, 74, "computes " + seconds_text(at(d_.predicted, r).seconds), kSmallGrey);
     }
-    if (d_.step_seconds) picture_.text(kMargin, 57.5, "predicted step " + seconds_text(*d_.step_seconds), kGrey);
+    if (d_.step_seconds)
+      picture_.text(kMargin, 57.5, "predicted step " + seconds_text(*d_.step_seconds) + modelled_words(plan_.mesh()), kGrey);
     picture_.text(right_, 57.5, "exchanged per step", kGrey);
     double y = 88;
     for (const OverviewRow& row : rows_) y = draw_row(row, y);

@@ -248,7 +248,7 @@ std::string fractions(const Plan& plan, std::size_t tensor) {
 
 std::string whole_text(const Plan& plan, const Profile& profile, bool full) {
   const PlanData& d = plan.data();
-  std::string out = "ranks\n";
+  std::string out = "ranks" + (d.step_seconds ? modelled_words(plan.mesh()) : "") + "\n";
   for (int r = 0; r < plan.mesh().ranks(); r++) {
     const PredictedRank& p = at(d.predicted, r);
     out += "  " + rank_words(plan.mesh(), r) + "  receives " + bytes_text(static_cast<double>(p.bytes)) + " per step" +

@@ -122,11 +122,12 @@ std::string exchange_rows(std::vector<Described> exchanges, bool full) {
 }
 
 // Empty: all kernels were measured.
-std::string estimated_line(const PlanData& d) {
+std::string estimated_line(const PlanData& d, const Mesh& mesh) {
   const double share = estimated_share(d).value_or(0);
-  return share > 0
-             ? "estimated: kernels that were not measured, " + percent_text(share) + " of the seconds in which ranks compute\n"
-             : "";
+  if (share <= 0) return "";
+  return (modelled_words(mesh).empty() ? "estimated: kernels that were not measured, "
+                                       : "modelled: kernels whose seconds follow from the mesh's numbers, ") +
+         percent_text(share) + " of the seconds in which ranks compute\n";
 }
 
 Json tensors_json(const PlanData& d, const Mesh& mesh) {
@@ -196,10 +197,11 @@ std::string Plan::table(const Profile& profile, PlanDetail detail) const {
            padded(parts + (c.per.empty() ? "" : " along " + c.per), 20) + (c.why.empty() ? "" : "  " + c.why) + "\n";
   }
   out += rank_rows(d, mesh_, full);
-  out += d.step_seconds ? "memory: with the workspaces of kernels that were measured\n"
+  out += d.step_seconds ? modelled_words(mesh_).empty() ? "memory: with the workspaces of kernels that were measured\n"
+                                                        : "memory: without the workspaces of modelled devices' kernels\n"
                         : "memory: tensors only; kernel workspaces are extra and known only from a profile\n";
   if (d.step_seconds) {
-    out += "predicted step " + seconds_text(*d.step_seconds);
+    out += "predicted step " + seconds_text(*d.step_seconds) + modelled_words(mesh_);
     if (*d.step_q75 > 1.02 * *d.step_q25)
       out += " (middle half of the steps: " + seconds_text(*d.step_q25) + " to " + seconds_text(*d.step_q75) + ")";
     const char* between = "\ncompared with ";
@@ -211,7 +213,7 @@ std::string Plan::table(const Profile& profile, PlanDetail detail) const {
     beside("even", d.baselines.even);
     beside("proportional", d.baselines.proportional);
     beside("fastest rank alone", d.baselines.fast_alone);
-    out += "\n" + estimated_line(d);
+    out += "\n" + estimated_line(d, mesh_);
   }
   out += layer_table(layer_seconds(d, profile), detail);
   out += exchange_rows(describe_exchanges(d, mesh_.ranks()), full);

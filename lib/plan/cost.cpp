@@ -14,6 +14,7 @@ Cost::Cost(const Passes& passes, const Mesh& mesh, const Profile& profile, std::
       dtype_(dtype),
       formats_(std::move(formats)),
       hosts_(hosts_of(mesh)),
+      machines_(machines_of(mesh)),
       message_weight_(message_weight) {
   known_.resize(passes.passes.size() * static_cast<std::size_t>(mesh.ranks()));
 }
@@ -30,11 +31,16 @@ double Cost::pass(int rank, int pass, const std::vector<Range>& work) const {
   return cost;
 }
 
-double Cost::message(int from, int to, Index bytes) const {
-  if (from == to || bytes == 0) return 0;
-  if (!measured()) return message_weight_ * 50.0 * static_cast<double>(bytes);
-  const bool in_place = host(from) == host(to);
-  return message_weight_ * (in_place ? profile_.in_place_seconds(from, to, bytes) : profile_.seconds(from, to, bytes)).seconds;
+MessageSeconds Cost::message(int from, int to, Index bytes) const {
+  if (from == to || bytes == 0) return {};
+  if (!measured()) return {message_weight_ * 50.0 * static_cast<double>(bytes)};
+  if (host(from) == host(to)) return {message_weight_ * profile_.in_place_seconds(from, to, bytes).seconds};
+  return {message_weight_ * profile_.seconds(from, to, bytes).seconds, message_weight_ * profile_.card_seconds(from, to, bytes)};
+}
+
+double Cost::exchange(int from, int to) const {
+  if (from == to || !measured() || host(from) != host(to)) return 0;
+  return message_weight_ * profile_.exchange_seconds(from, to).seconds;
 }
 
 double Cost::copy(int rank, int tensor, Index elements) const {

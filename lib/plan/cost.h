@@ -2,6 +2,7 @@
 // The cost of a part of a pass and of a message, for the planner.
 #pragma once
 #include <motley/profile.h>
+#include <motley/schedule.h>
 
 #include <map>
 #include <tuple>
@@ -22,10 +23,13 @@ class Cost {
   bool measured() const { return !profile_.empty(); }
   double message_weight() const { return message_weight_; }
   double pass(int rank, int pass, const std::vector<Range>& work) const;
-  // Between ranks that share memory: the cost of reading in place.
-  double message(int from, int to, Index bytes) const;
-  int host(int rank) const { return at(hosts_, rank); }
-  double copy(int rank, int tensor, Index elements) const;  // within the rank's memory; 0 without a profile
+  // Between ranks that share memory: of reading in place.
+  MessageSeconds message(int from, int to, Index bytes) const;
+  // Of an exchange between two ranks, beside its messages: once for every rank from which another one reads in place.
+  double exchange(int from, int to) const;
+  int host(int rank) const { return at(hosts_, rank); }           // ranks with the same number share memory
+  const std::vector<int>& machines() const { return machines_; }  // by rank: those with the same number share a network card
+  double copy(int rank, int tensor, Index elements) const;        // within the rank's memory; 0 without a profile
   Index item_bytes(int tensor) const;
 
  private:
@@ -34,7 +38,7 @@ class Cost {
   std::vector<double> speeds_;
   DType dtype_;
   std::vector<Format> formats_;
-  std::vector<int> hosts_;
+  std::vector<int> hosts_, machines_;
   double message_weight_;
   mutable std::vector<std::map<std::vector<Range>, double>> known_;         // [rank * passes + pass]
   mutable std::map<std::tuple<int, DType, Index>, double> known_copies_{};  // by rank, type, elements

@@ -163,7 +163,7 @@ double Sweeper::incoming(int rank, Index bytes) const {
   int others = 0;
   for (int from : layouts_.busy())
     if (from != rank) {
-      sum += cost_.message(from, rank, bytes);
+      sum += cost_.message(from, rank, bytes).seconds + cost_.exchange(from, rank);
       others++;
     }
   return others == 0 ? 0 : sum / others;

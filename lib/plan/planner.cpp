@@ -2,6 +2,7 @@
 #include "plan/planner.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 
 #include "base/at.h"
@@ -44,6 +45,13 @@ std::vector<int> hosts_of(const Mesh& mesh) {
       if (real == DeviceKind::cpu && mesh.device(q).host == mesh.device(r).host && at(out, q) >= 0) first = q;
     out.push_back(real == DeviceKind::cpu ? first : -1 - r);
   }
+  return out;
+}
+
+std::vector<int> machines_of(const Mesh& mesh) {
+  std::map<std::string, int> first;
+  std::vector<int> out;
+  for (int r = 0; r < mesh.ranks(); r++) out.push_back(first.try_emplace(mesh.device(r).host, r).first->second);
   return out;
 }
 

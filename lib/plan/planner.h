@@ -15,6 +15,8 @@ Passes passes_for(const Step& step, const LayoutRules& rules);
 // One number per rank: ranks with the same number read each other's memory in place (by the mesh: of one host, with kernels that
 // work in the host's memory).
 std::vector<int> hosts_of(const Mesh& mesh);
+// One number per rank: ranks with the same number share the network card of a host.
+std::vector<int> machines_of(const Mesh& mesh);
 std::vector<double> speeds_from_parts(const Passes& passes, const Mesh& mesh, const Layouts& layouts);
 // A sweep's decisions as a plan's data (no predicted seconds yet).
 PlanData data_of(const Passes& passes, const Mesh& mesh, const Layouts& layouts, Sweep sweep, DType dtype,

@@ -51,17 +51,18 @@ bool leaves_a_host(const Stages& stages, std::span<const int> hosts) {
                      [&](const auto& stage) { return std::any_of(stage.begin(), stage.end(), leaves); });
 }
 
-Schedule cheapest(const Hop& hop, bool adds, const PlanData& data, Index item_bytes, const Profile& profile) {
+Schedule cheapest(const Hop& hop, bool adds, const PlanData& data, Index item_bytes, const Profile& profile,
+                  std::span<const int> machines) {
   const Stages direct = staged(hop, adds, {}, data.hosts);
   if (!leaves_a_host(direct, data.hosts)) return {};
   if (profile.links.empty())
     return staged(hop, adds, {Tree::two_level}, data.hosts).size() > 1 ? Schedule{Tree::two_level} : Schedule{};
-  const LinkSeconds link = [&](int from, int to, Index bytes) { return profile.seconds(from, to, bytes).seconds; };
+  const LinkSeconds link = links_of(profile, data.hosts);
   Schedule best;
-  double least = seconds_of(direct, item_bytes, link);
+  double least = seconds_of(direct, item_bytes, link, machines);
   for (int chunks : {1, 2, 4, 8, 16}) {
     const Schedule by{Tree::two_level, chunks};
-    const double seconds = seconds_of(staged(hop, adds, by, data.hosts), item_bytes, link);
+    const double seconds = seconds_of(staged(hop, adds, by, data.hosts), item_bytes, link, machines);
     if (seconds >= kWorthIt * least) continue;
     best = by;
     least = seconds;
@@ -69,7 +70,24 @@ Schedule cheapest(const Hop& hop, bool adds, const PlanData& data, Index item_by
   return best;
 }
 
+// For Wires: hosts by the profile; if it does not have all ranks: by what ranks share memory.
+std::vector<int> machines_in(const PlanData& data, const Profile& profile) {
+  std::vector<int> out = profile.hosts();
+  if (out.size() >= data.predicted.size()) return out;
+  out.clear();
+  for (const int host : data.hosts) out.push_back(host < 0 ? -1 - host : host);
+  return out;
+}
+
 }  // namespace
+
+LinkSeconds links_of(const Profile& profile, std::span<const int> hosts) {
+  return [&profile, hosts](int from, int to, Index bytes) -> MessageSeconds {
+    if (!hosts.empty() && at(hosts, from) == at(hosts, to))
+      return {profile.in_place_seconds(from, to, bytes).seconds + profile.exchange_seconds(from, to).seconds};
+    return {profile.seconds(from, to, bytes).seconds, profile.card_seconds(from, to, bytes)};
+  };
+}
 
 std::array<Stages, 3> stages_of(const TensorPlan& plan, std::span<const int> hosts) {
   return {staged(plan.add, true, plan.add.schedule, hosts), staged(plan.copy, false, plan.copy.schedule, hosts),
@@ -103,11 +121,12 @@ std::vector<Index> kept_bytes(const PlanData& data) {
 }
 
 void choose_schedules(PlanData& data, const Profile& profile) {
+  const std::vector<int> machines = machines_in(data, profile);
   for (std::size_t t = 0; t < data.tensors.size(); t++) {
     const Index item = item_bytes(data, t);
     for (const auto of : kHops) {
       Hop& hop = data.tensors[t].*of;
-      hop.schedule = cheapest(hop, of == &TensorPlan::add, data, item, profile);
+      hop.schedule = cheapest(hop, of == &TensorPlan::add, data, item, profile, machines);
     }
   }
   count_bytes(data);

@@ -304,16 +304,22 @@ std::vector<bool> Sweeper::copies_arrivals(const std::vector<BoxMessage>& messag
 double Sweeper::exchange(int tensor, const std::vector<BoxMessage>& messages, const std::vector<Shard>& holders,
                          std::vector<Index>* received) const {
   if (messages.empty()) return 0;
-  std::vector<double> seconds(static_cast<std::size_t>(mesh_.ranks()), 0.0);
   const std::vector<bool> copies = copies_arrivals(messages, holders);
+  std::vector<bool> met(static_cast<std::size_t>(mesh_.ranks() * mesh_.ranks()), false);  // reader and writer
+  Wires wires(cost_.machines());
+  double last = 0;
   for (const BoxMessage& m : messages) {
     if (m.from == m.to) continue;
     const Index elements = volume(m.box), bytes = elements * cost_.item_bytes(tensor);
-    at(seconds, m.to) += cost_.message(m.from, m.to, bytes);
-    if (at(copies, m.to) && cost_.host(m.from) == cost_.host(m.to)) at(seconds, m.to) += cost_.copy(m.to, tensor, elements);
+    MessageSeconds takes = cost_.message(m.from, m.to, bytes);
+    if (at(copies, m.to) && cost_.host(m.from) == cost_.host(m.to)) takes.seconds += cost_.copy(m.to, tensor, elements);
+    auto before = met[static_cast<std::size_t>(m.to * mesh_.ranks() + m.from)];
+    if (!before) takes.seconds += cost_.exchange(m.from, m.to);
+    before = true;
+    last = std::max(last, wires.arrival(m.from, m.to, 0, takes));
     if (received != nullptr) (*received)[static_cast<std::size_t>(m.to)] += bytes;
   }
-  return *std::max_element(seconds.begin(), seconds.end());
+  return last;
 }
 
 // The tensor's layout, what its readers need, and where it is stored before they read it.

@@ -28,10 +28,10 @@ Kind kind_of(const KernelSpec& spec) {
   return {spec.op, spec.pass, spec.dtype};
 }
 
-// Flops per second of each device in its best measured kernel of each kind.
+// Flops per second of each device in its best measured kernel of each kind; of a modelled device those that no kernel exceeds.
 class BestRates {
  public:
-  explicit BestRates(const Profile& profile) {
+  explicit BestRates(const Profile& profile) : modelled_(profile.modelled) {
     for (const KernelPoint& p : profile.kernels()) {
       if (!p.supported || p.seconds.typical() <= 0) continue;
       double& best = best_[{p.device, kind_of(p.spec)}];
@@ -46,10 +46,12 @@ class BestRates {
   double operator()(int device, const Kind& kind) const {
     const auto found = best_.find({device, kind});
     const auto r = static_cast<std::size_t>(device);
+    if (const auto its = modelled_.find(device); its != modelled_.end()) return its->second->flops_per_second;
     return (found == best_.end() ? kUnknownRate : found->second) / (r < paces_.size() ? paces_[r] : 1);
   }
 
  private:
+  const std::map<int, std::shared_ptr<const DeviceNumbers>>& modelled_;
   std::map<std::pair<int, Kind>, double> best_{};
   std::vector<double> paces_{};
 };

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // All ranks' Programs in virtual time: a kernel takes its profiled seconds, less while other ranks of its host are idle; a message
-// is in flight from when both ends have posted it, also while kernels run; a rank receives one message after another. What a CPU's
-// cores do to receive a message they do between kernels, whenever it arrived. What a peer of the same host has written is read in
-// place: that makes the next kernel longer by the link's in_place seconds. Before the update all ranks agree to run it: on the
-// loss, which is sent while gradients are computed, and on the gradients' norm if they are clipped; and once more on the norms of
+// is in flight from when both ends have posted it, also while kernels run; a rank receives one message after another, and the ranks
+// of a host share its network card (Wires). What a CPU's cores do to receive a message they do between kernels, whenever it
+// arrived. What a peer of the same host has written is read in place: that makes the next kernel longer by the link's in_place
+// seconds, and the wait for its flag takes the link's exchange_seconds. Before the update all ranks agree to run it: on the loss,
+// which is sent while gradients are computed, and on the gradients' norm if they are clipped; and once more on the norms of
 // parameters and directions, if the optimizer has a direction.
 #include <motley/error.h>
 #include <motley/program.h>
+#include <motley/schedule.h>
 
 #include <algorithm>
 #include <cmath>
@@ -30,6 +32,8 @@ class Simulator {
       : programs_(programs),
         profile_(profile),
         ranks_(programs.size()),
+        machines_(profile.hosts()),
+        wires_(machines_),
         timeline_(options.timeline),
         meetings_(std::any_of(programs.begin(), programs.end(), [](const Program& p) { return p.directs; }) ? 2 : 1),
         verdicts_(static_cast<std::size_t>(options.steps) * meetings_),
@@ -88,7 +92,6 @@ class Simulator {
     bool is_estimated = false;                               // while computing: the kernel's seconds are
     double to_read = 0;                                      // profiled seconds of reading in place, added to the next kernel
     double left = 0;                                         // while computing: profiled seconds; while messages arrive: seconds
-    double line = 0;                                         // when all messages so far will have arrived at the host
     double down = 0, up = 0;                                 // when all copies from and to the device's memory will be done
     double since = 0;                                        // when the previous step ended
   };
@@ -152,9 +155,20 @@ class Simulator {
     for (const Piece& piece : posted_.at({exchange, r}).post->receives)
       if (piece.window) rank.to_read += profile_.in_place_seconds(piece.peer, static_cast<int>(r), piece.bytes).seconds;
     rank.doing = Doing::arriving;
-    const auto all = arrived_.find({exchange, r});
-    rank.left = all == arrived_.end() ? 0 : std::max(taking_in(exchange, r), all->second - out_.step_seconds);
+    rank.left = of_flags(exchange, r);
+    if (const auto all = arrived_.find({exchange, r}); all != arrived_.end())
+      rank.left = std::max({rank.left, taking_in(exchange, r), all->second - out_.step_seconds});
     return true;
+  }
+
+  // Of an exchange in shared memory, however little it moves.
+  double of_flags(int exchange, std::size_t r) const {
+    std::set<int> peers;
+    double seconds = 0;
+    for (const Piece& piece : posted_.at({exchange, r}).post->receives)
+      if (piece.window && peers.insert(piece.peer).second)
+        seconds += profile_.exchange_seconds(piece.peer, static_cast<int>(r)).seconds;
+    return seconds;
   }
 
   bool is_done(std::size_t r) const { return ranks_[r].at == programs_[r].steps.size() && !agrees_here(r); }
@@ -230,6 +244,7 @@ class Simulator {
   }
 
   double taking_in(int exchange, std::size_t r) const {
+    if (profile_.modelled.contains(static_cast<int>(r))) return 0;  // messages go straight to the device's memory
     double seconds = 0;
     for (const Piece& piece : posted_.at({exchange, r}).post->receives)
       if (const int rank = static_cast<int>(r); !piece.window && profile_.to_device_seconds(rank, piece.bytes) == 0)
@@ -248,8 +263,10 @@ class Simulator {
       while (k < sender.copied.size() && (sender.post->sends[k].window || sender.post->sends[k].peer != static_cast<int>(to))) k++;
       check(k < sender.copied.size(), "what is received is sent");
       const double ready = std::max(out_.step_seconds, sender.copied[k++]);
-      rank.line = std::max(rank.line, ready) + profile_.wire_seconds(piece.peer, static_cast<int>(to), piece.bytes).seconds;
-      rank.up = std::max(rank.up, rank.line) + profile_.to_device_seconds(static_cast<int>(to), piece.bytes);
+      const MessageSeconds takes{profile_.wire_seconds(piece.peer, static_cast<int>(to), piece.bytes).seconds,
+                                 profile_.card_seconds(piece.peer, static_cast<int>(to), piece.bytes)};
+      const double there = wires_.arrival(piece.peer, static_cast<int>(to), ready, takes);
+      rank.up = std::max(rank.up, there) + profile_.to_device_seconds(static_cast<int>(to), piece.bytes);
       arrived_[{exchange, to}] = rank.up;
     }
   }
@@ -315,6 +332,8 @@ class Simulator {
   const Profile& profile_;
   std::vector<Rank> ranks_;
   std::map<std::string, Host> hosts_{};  // by name
+  const std::vector<int> machines_;      // by rank: which hosts have a network card in common
+  Wires wires_;
   const bool timeline_;
   std::map<std::pair<int, std::size_t>, Posted> posted_{};
   std::map<std::pair<int, std::size_t>, double> arrived_{};  // arrival of the last message of an exchange, at a rank

@@ -2,9 +2,6 @@
 #include "run/peer_memory.h"
 
 #include <motley/error.h>
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
 
 #include <cstring>
 #include <map>
@@ -12,6 +9,7 @@
 #include <tuple>
 
 #include "base/at.h"
+#include "base/store_fence.h"
 #include "program/memory.h"
 
 namespace motley {
@@ -23,15 +21,6 @@ struct Shown {
   std::int32_t exchange = 0, to = 0;
   std::uint64_t offset = 0;
 };
-
-// Before setting a flag: on x86 a release store does not order non-temporal stores, which a kernel may have used (about 10 ns).
-void finish_stores() {
-#if defined(__x86_64__)
-  _mm_sfence();
-#else
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-#endif
-}
 
 }  // namespace
 

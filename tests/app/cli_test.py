@@ -266,8 +266,7 @@ def foreign_words():
             (f"{layer}/activation", {**conv, "activation": "leaky_relu"}, None), (f"{layer}/op", {**conv, "op": "lstm"}, None),
             (f"{layer}/op", {**conv, "op": "InstanceNorm2d"}, None),
             ("/train/rebalance", {}, None), ("/train/ema", 0.9, "average"), ("/train/optimizer/no_decay", [], "decay"), ("/data/augmentation", {}, "augment"),
-            *((f"/mesh/devices/1/{key}", 2, None) for key in ["count", "flops_per_second"]), ("/mesh/devices/1/kind", "modelled", None),
-            ("/mesh/links", [], None), ("/mesh/axes", "auto", None),
+            ("/mesh/axes", "auto", None),
             ("/model/loss/smoothing", 0.1, "label_smoothing"), ("/model/loss/ignore_label", 0, "ignore_index"), ("/model/loss/class_weights", [], None),
             ("/model/loss/op", "mse", "mean_squared_error"), ("/model/loss/op", "BCEWithLogitsLoss", "binary_cross_entropy"), ("/model/loss/op", "huber", None),
             ("/train/scheduler", {}, "schedule"), ("/train/grad_clip", 1, "clip_norm"), ("/train/gradient_accumulation", 2, "accumulate"),
@@ -441,6 +440,58 @@ def plans():
     cuts = json.loads(room.run("plan", "jagged.json", "--format", "json").out)["cuts"]
     assert [(c["dim"], c["parts"], c.get("per")) for c in cuts] == [("batch", [6, 2], None), ("filters", [[4, 2], [5, 1]], "data")], cuts
     has(room.run("plan", "jagged.json").out, "4/2 or 5/1 along data")
+
+
+def modelled():
+    """Machines that are not here: planned, explained, checked; refused by all else."""
+    room = Room()
+    described = job(3, (3, 2, 1))
+    described["layout"]["split"]["filters"] = "all"
+    described["mesh"]["devices"] = [
+        {"name": "new", "kind": "modelled", "count": 2, "host": "a", "flops_per_second": 1e12, "memory_bytes_per_second": 1e11, "memory_bytes": 1e9,
+         "granules": {"filters": 2}, "efficiency": {"conv2d": 0.5}, "launch_seconds": 1e-6, "cache_bytes": 1e6},
+        {"name": "old", "kind": "modelled", "host": "b", "flops_per_second": 1e11, "memory_bytes_per_second": 1e10}]
+    described["mesh"]["links"] = [{"between": "hosts", "seconds": 1e-5, "bytes_per_second": 1e9}, {"between": "ranks", "seconds": 1e-6, "bytes_per_second": 1e10}]
+    room.write("job.json", described)
+    room.write("mesh.json", {"version": 1, **described["mesh"]})
+    assert room.run("check", "job.json", "mesh.json").out.count("nothing wrong") == 2
+    text = room.run("plan", "job.json").out
+    has(text, "new[1]", " (modelled)\n", "modelled: kernels whose seconds follow from the mesh's numbers, 100 % of the seconds in which ranks compute")
+    assert "motley profile" not in text and "no link says" not in text, text
+    near = ("--set", 'mesh.links=[{"between": "ranks", "seconds": 1e-6, "bytes_per_second": 1e10}]')
+    has(room.run("plan", "job.json", *near).out, 'note: no link says how "new[0]" and "old", of different hosts, exchange messages: 5 us and 2e9 bytes per second are assumed')
+    plan = json.loads(room.run("plan", "job.json", "--format", "json", "-o", "plan.json").out or (room.path / "plan.json").read_text())
+    assert plan["predicted"]["step_seconds"] > 0 and plan["predicted"]["estimated_share"] == 1, plan["predicted"]
+    assert len(plan["predicted"]["ranks"]) == 3
+    assert room.json("plan.json") == plan and room.run("plan", "job.json", "--format", "json").out == (room.path / "plan.json").read_text()
+    has(room.run("explain", "job.json").out, "ranks (modelled)", "new[0]")
+    room.run("explain", "job.json", "--svg", "plan.svg")
+    has((room.path / "plan.svg").read_text(), "(modelled)")
+    has(room.run("explain", "job.json", "--plan", "plan.json").out, "new[0]")
+    # Explicit parts have seconds too: they need no measurement.
+    parts = ("--set", 'layout.split.filters={"axis": "all", "parts": [3, 2, 1]}')
+    has(room.run("plan", "job.json", *parts).out, "3/2/1", "(modelled)")
+    assert not (room.path / "cache").exists(), "nothing is measured"
+    refused = '"new[0]" is modelled: it is described by numbers, and nothing can run on it. `plan` (without --measure), `explain` and `check` take such a mesh'
+    for words in [("train", "job.json"), ("verify", "job.json"), ("profile", "job.json"), ("plan", "job.json", "--measure"), ("profile", "--mesh", "mesh.json"),
+                  ("eval", "job.json", "--weights", "none"), ("predict", "job.json", "--weights", "none", "--input", "x.npy", "-o", "y.npy"),
+                  ("svm", "train", "data", "-o", "model", "--mesh", "mesh.json"), ("train", "job.json", "--plan", "plan.json")]:
+        has(room.run(*words, code=69).err, refused)
+    assert not (room.path / "runs").exists()
+    # Beside a device that is here: its profile is needed.
+    described["mesh"]["axes"][0]["size"] = 4
+    described["mesh"]["devices"].append({"name": "here", "kind": "cpu", "threads": 1, "host": "b"})
+    has(room.run("plan", room.write("mixed.json", described), code=66).err, 'modelled devices beside \"here\"'.replace("\\", ""))
+    alone = job(1, (6,))
+    alone["mesh"]["devices"] = [{"name": "here", "kind": "cpu", "threads": 1}]
+    alone["layout"] = {}
+    room.run("profile", room.write("alone.json", alone), "-o", "here.json", "--budget-seconds", "2")
+    del described["mesh"]["devices"][-1]["host"], described["mesh"]["devices"][-2]["host"]
+    described["profile"] = {"path": "here.json"}
+    has(room.run("plan", room.write("mixed.json", described)).out, "(partly modelled)", "here")
+    # A larger memory, a faster link: a plan that would not fit is refused with the limit.
+    small = ("--set", "mesh.devices.0.memory_bytes=1000", "--set", "mesh.devices.1.memory_bytes=1000")
+    has(room.run("plan", "job.json", *small, code=69).err, "memory")
 
 
 def explains():
@@ -2494,7 +2545,7 @@ def freezes():
     has(room.run("check", room.write("all.json", job(freeze=["*"])), code=78).err, "/train/freeze: all parameters are frozen: there is nothing to train")
 
 
-TESTS = [usage, doctor, one_core_of_two_units, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, explains, notes, given_plans, measured_plans, real_steps, little_memory, verifies, trains, continues_from_weights, begins_with_weights, tables_of_positions, freezes, keeps_weights, layers_called_as_gpt2s, own_data, wide_tokens, several_inputs, stores_in_bf16, sums_with_parameters, names_of_layers, closed_pipe, full_pipes, refuses_weights, resumes, stopped_runs, traces, refusals, other_launchers, stops, paths_through_links, links_in_run_directories, directories_of_others, files_of_another_user, keeps_other_files, pipes, run_directory_removed, deaths, deaths_under_mpiexec, launcher_killed, restarts, stops_while_a_rank_hangs, leaves_out_lost_devices, evaluates_by_epoch, optimizers, other_losses, verifies_inference, progress]
+TESTS = [usage, doctor, one_core_of_two_units, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, modelled, explains, notes, given_plans, measured_plans, real_steps, little_memory, verifies, trains, continues_from_weights, begins_with_weights, tables_of_positions, freezes, keeps_weights, layers_called_as_gpt2s, own_data, wide_tokens, several_inputs, stores_in_bf16, sums_with_parameters, names_of_layers, closed_pipe, full_pipes, refuses_weights, resumes, stopped_runs, traces, refusals, other_launchers, stops, paths_through_links, links_in_run_directories, directories_of_others, files_of_another_user, keeps_other_files, pipes, run_directory_removed, deaths, deaths_under_mpiexec, launcher_killed, restarts, stops_while_a_rank_hangs, leaves_out_lost_devices, evaluates_by_epoch, optimizers, other_losses, verifies_inference, progress]
 
 
 def main(tests):

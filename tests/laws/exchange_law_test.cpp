@@ -179,10 +179,10 @@ TEST_CASE("schedules: the cheapest by the measured links, never dearer than dire
     const Profile profile = links(wait(), rate(), wait(), rate());
     PlanData data = one_move(Index{1} << pick(random, 2, 22), move, messages);
     choose_schedules(data, profile);
-    const LinkSeconds link = [&](int from, int to, Index bytes) { return profile.seconds(from, to, bytes).seconds; };
-    const double takes = seconds_of(stages_of(data.tensors[0], data.hosts)[move], 4, link);
+    const LinkSeconds link = links_of(profile, data.hosts);
+    const double takes = seconds_of(stages_of(data.tensors[0], data.hosts)[move], 4, link, data.hosts);
     (data.tensors[0].*kHops[move]).schedule = {};
-    const double direct = seconds_of(stages_of(data.tensors[0], data.hosts)[move], 4, link);
+    const double direct = seconds_of(stages_of(data.tensors[0], data.hosts)[move], 4, link, data.hosts);
     INFO("case " << number);
     CHECK(takes <= direct);
   }
@@ -208,21 +208,21 @@ TEST_CASE("schedules: never dearer than direct, whatever the links", "[law]") {
     for (int i = 0; i < 16; i++) rate.push_back(std::pow(10.0, static_cast<double>(pick(random, 60, 100)) / 10));
     const Profile profile =
         rates([&](int a, int b) { return rate[static_cast<std::size_t>(4 * std::min(a, b) + std::max(a, b))]; });
-    const LinkSeconds link = [&](int from, int to, Index bytes) { return profile.seconds(from, to, bytes).seconds; };
     const std::size_t move = chance(random, 0.5) ? 0 : 2;
     const int root = static_cast<int>(pick(random, 0, 3));
     std::vector<std::pair<int, int>> messages;
     for (int r = 0; r < 4; r++)
       if (chance(random, 0.6)) messages.push_back(move == 0 ? std::pair{r, root} : std::pair{root, r});
     PlanData data = one_move(Index{1} << pick(random, 2, 22), move, messages);
+    const LinkSeconds link = links_of(profile, data.hosts);
     choose_schedules(data, profile);
-    const double takes = seconds_of(stages_of(data.tensors[0], data.hosts)[move], 4, link);
+    const double takes = seconds_of(stages_of(data.tensors[0], data.hosts)[move], 4, link, data.hosts);
     CHECK(((data.tensors[0].*kHops[move]).schedule.tree == Tree::direct ||
            (data.tensors[0].*kHops[move]).schedule.tree == Tree::two_level));
     two_level += (data.tensors[0].*kHops[move]).schedule.tree == Tree::two_level ? 1 : 0;
     (data.tensors[0].*kHops[move]).schedule = {};
     INFO("case " << number);
-    CHECK(takes <= seconds_of(stages_of(data.tensors[0], data.hosts)[move], 4, link));
+    CHECK(takes <= seconds_of(stages_of(data.tensors[0], data.hosts)[move], 4, link, data.hosts));
   }
   CHECK(two_level > when_all(100));
 }

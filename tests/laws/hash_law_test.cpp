@@ -97,12 +97,13 @@ void change_leaf(std::optional<T>& value, const Changed& changed) {
   if (value) change(*value, changed);
   with(value, value ? std::optional<T>() : std::optional<T>(T{}), changed);
 }
-void change_leaf(std::shared_ptr<const Device>& value, const Changed& changed) {
+template <class T>
+void change_leaf(std::shared_ptr<const T>& value, const Changed& changed) {
   if (value) {
-    Device inner = *value;
-    change(inner, [&] { with(value, std::shared_ptr<const Device>(std::make_shared<Device>(inner)), changed); });
+    T inner = *value;
+    change(inner, [&] { with(value, std::shared_ptr<const T>(std::make_shared<T>(inner)), changed); });
   }
-  with(value, value ? nullptr : std::shared_ptr<const Device>(std::make_shared<Device>()), changed);
+  with(value, value ? nullptr : std::shared_ptr<const T>(std::make_shared<T>()), changed);
 }
 void change_leaf(Parts& value, const Changed& changed) {
   std::visit([&](auto& one) { change(one, changed); }, value);
@@ -129,10 +130,11 @@ void change_leaf(Partition& value, const Changed& changed) {
 void change_leaf(Mesh& value, const Changed& changed) {
   std::vector<Axis> axes = value.axes();
   std::vector<Device> devices = value.devices();
+  std::vector<MeshLink> links = value.links();
   auto made = [&] {
     std::optional<Mesh> other;
     try {
-      other.emplace(axes, devices);
+      other.emplace(axes, devices, links);
     } catch (const UserError&) {
       return;
     }
@@ -140,6 +142,7 @@ void change_leaf(Mesh& value, const Changed& changed) {
   };
   change(axes, made);
   change(devices, made);
+  change(links, made);
 }
 
 template <class T>
@@ -208,6 +211,11 @@ TEST_CASE("hash law: meshes and rules", "[law]") {
   CHECK((twin == emulated && hash_of(twin) == hash_of(emulated)));  // by value, not by address
   const Mesh mesh({{"a", 2}, {"b", 2}}, {emulated, Device{.name = "1"}, Device{.name = "2"}, Device{.name = "3"}});
   CHECK(hold(mesh) > 40);
+  Device modelled{.name = "not here"};
+  modelled.kind = DeviceKind::modelled;
+  modelled.numbers = std::make_shared<const DeviceNumbers>(DeviceNumbers{1e12, 1e11, 1e-6, 1000});
+  CHECK(hold(modelled) > 25);
+  CHECK(hold(Mesh({{"a", 2}}, {modelled, Device{.name = "1"}}, {{MeshLink::Between::devices, "not here", "1", 1e-6, 2e9}})) > 30);
   LayoutRules rules{{"batch", "a"},
                     {"f", {"a", "b"}, Shares{{1, 2, 3, 4}}},
                     {"g", "b", Sizes{{3, 1}}},

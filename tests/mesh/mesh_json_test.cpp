@@ -74,10 +74,21 @@ TEST_CASE("what is wrong in a mesh file") {
       {"\"threads\": 1, \"cores\": [0] },\n    { \"kind\": \"cpu\", \"threads\": 2, \"cores\": [1, 2], \"isa\": \"avx2\", "
        "\"host\": "
        "\"node-2.local\", \"library\": \"eigen\" },",
-       "\"count\": 2 },",
-       {"m.json:5:42: error: /devices/1/count: not built yet (known: name, kind, index, threads, cores, isa, library, "
-        "memory_bytes, "
-        "host, of, slowdown, tf32, deterministic)"}},
+       "\"count\": 3 },",
+       {"m.json:3:14: error: /devices: the axes make 2 x 2 = 4 ranks, but 5 devices are listed, each as often as its \"count\" "
+        "says; "
+        "list one device per rank"}},
+      {"\"threads\": 1,",
+       "\"count\": 0, \"threads\": 1,",
+       {"m.json:5:51: error: /devices/1/count: expected an integer from 1 to 4096, found 0"}},
+      {"\"threads\": 1,",
+       "\"flops_per_second\": 1e9, \"threads\": 1,",
+       {"m.json:5:62: error: /devices/1/flops_per_second: a device of kind \"cpu\" has no \"flops_per_second\"; it is a key of "
+        "kind "
+        "\"modelled\""}},
+      {"] }\n",
+       "],\n  \"links\": [ { \"between\": \"ranks\", \"seconds\": 0, \"bytes_per_second\": 1 } ] }\n",
+       {"m.json:8:12: error: /links: no device is modelled: the links of devices that are here are measured; leave this out"}},
       {"\"axes\"", "\"axis\"", {"m.json:2:3: error: /axis: unknown key; did you mean \"axes\"?"}},
       {"\"size\": 2 }, {",
        "\"size\": 2.5 }, {",
@@ -148,6 +159,145 @@ TEST_CASE("what is wrong in a mesh file") {
         Lines{"m.json:1:24: error: /axes: a mesh has at least one axis"});
 }
 
+namespace {
+
+const std::string kModelled = R"({ "version": 1,
+  "axes": [ { "name": "all", "size": 5 } ],
+  "devices": [
+    { "name": "new", "kind": "modelled", "count": 2, "host": "a", "flops_per_second": 60e12, "memory_bytes_per_second": 2e12,
+      "memory_bytes": 80e9, "granules": { "filters": 8, "batch": 4 }, "efficiency": { "conv2d": 0.5 },
+      "launch_seconds": 4e-6, "cache_bytes": 50e6 },
+    { "name": "old", "kind": "modelled", "count": 2, "host": "b", "flops_per_second": 15e12, "memory_bytes_per_second": 9e11 },
+    { "name": "cpu", "kind": "cpu", "threads": 4 } ],
+  "links": [
+    { "between": "hosts", "seconds": 2e-6, "bytes_per_second": 12e9 },
+    { "between": "ranks", "seconds": 1e-6, "bytes_per_second": 50e9 },
+    { "between": ["old", "old"], "seconds": 3e-6, "bytes_per_second": 20e9 },
+    { "between": ["new[1]", "old[0]"], "seconds": 4e-6, "bytes_per_second": 1e9 },
+    { "between": ["new[1]", "old"], "seconds": 5e-6, "bytes_per_second": 2e9 } ] }
+)";
+
+}  // namespace
+
+TEST_CASE("devices that are not here are described by numbers, and counted") {
+  const Folder folder("motley-mesh");
+  const Mesh mesh = Mesh::load(folder.write("m.json", kModelled));
+  REQUIRE(mesh.ranks() == 5);
+  CHECK(mesh.device(1).name == "new[1]");
+  CHECK(mesh.device(3).name == "old[1]");
+  CHECK(mesh.device(3).host == "b");
+  CHECK(mesh.device(1).kind == DeviceKind::modelled);
+  CHECK(mesh.device(1).memory_bytes == 80000000000);
+  REQUIRE(mesh.device(1).numbers);
+  const DeviceNumbers& numbers = *mesh.device(1).numbers;
+  CHECK(numbers.flops_per_second == 60e12);
+  CHECK(numbers.memory_bytes_per_second == 2e12);
+  CHECK(numbers.granules.filters == 8);
+  CHECK(numbers.granules.channels == 1);
+  CHECK(numbers.granules.batch == 4);
+  CHECK(numbers.efficiency.conv2d == 0.5);
+  CHECK(numbers.efficiency.dense == 0.7);
+  CHECK(numbers.efficiency.depthwise == 0.15);
+  CHECK(numbers.efficiency.map == 1);
+  CHECK(numbers.launch_seconds == 4e-6);
+  CHECK(numbers.cache_bytes == 50000000);
+  CHECK(mesh.device(4).numbers == nullptr);
+  const auto seconds = [&](int from, int to) { return mesh.link(from, to)->seconds; };
+  CHECK(seconds(0, 1) == 1e-6);
+  CHECK(seconds(2, 3) == 3e-6);
+  CHECK(seconds(0, 2) == 2e-6);
+  CHECK(seconds(1, 2) == 4e-6);
+  CHECK(seconds(2, 1) == 4e-6);
+  CHECK(seconds(1, 3) == 5e-6);
+  CHECK(seconds(4, 0) == 2e-6);
+  const Mesh again = Mesh::load(folder.write("again.json", to_text(to_json(mesh), 2)));
+  CHECK(to_text(to_json(again)) == to_text(to_json(mesh)));
+  CHECK(again.links() == mesh.links());
+  CHECK(mesh_notes(mesh).empty());
+  const Mesh without =
+      Mesh::load(folder.write("w.json", replaced(kModelled, "\"between\": \"hosts\"", "\"between\": [\"cpu\", \"new\"]")));
+  REQUIRE(mesh_notes(without).size() == 1);
+  CHECK_THAT(mesh_notes(without).front(),
+             Catch::Contains("of different hosts") && Catch::Contains("5 us and 2e9 bytes per second"));
+}
+
+TEST_CASE("the index of counted GPUs counts up") {
+  const Folder folder("motley-mesh");
+  const Mesh mesh = Mesh::load(folder.write("m.json", R"({ "version": 1, "axes": [ { "name": "all", "size": 3 } ],
+    "devices": [ { "kind": "cuda", "index": 1, "count": 2 }, { "name": "one", "kind": "cpu", "count": 1 } ] })"));
+  CHECK(mesh.device(0).index == 1);
+  CHECK(mesh.device(1).index == 2);
+  CHECK(mesh.device(1).name == "rank 1");
+  CHECK(mesh.device(2).name == "one[0]");
+}
+
+TEST_CASE("what is wrong in a mesh with modelled devices") {
+  const std::vector<std::tuple<std::string, std::string, Lines>> cases{
+      {"\"flops_per_second\": 60e12, ",
+       "",
+       {"m.json:4:5: error: /devices/0: \"flops_per_second\" is missing; a modelled device is { \"kind\": \"modelled\", "
+        "\"flops_per_second\": 60e12, \"memory_bytes_per_second\": 2e12 }"}},
+      {"60e12", "0", {"m.json:4:87: error: /devices/0/flops_per_second: expected a number of at least 1, found 0"}},
+      {"\"filters\": 8",
+       "\"filter\": 8",
+       {"m.json:5:43: error: /devices/0/granules/filter: unknown key; did you mean \"filters\"?"}},
+      {"\"batch\": 4",
+       "\"batch\": 0.5",
+       {"m.json:5:66: error: /devices/0/granules/batch: expected an integer from 1 to 65536, found 0.5"}},
+      {"\"conv2d\": 0.5",
+       "\"conv2d\": 1.5",
+       {"m.json:5:97: error: /devices/0/efficiency/conv2d: expected a number above 0 and at most 1, found 1.5"}},
+      {"\"launch_seconds\": 4e-6",
+       "\"launch_seconds\": 4",
+       {"m.json:6:25: error: /devices/0/launch_seconds: expected a number from 0 to 1, found 4"}},
+      {"\"cache_bytes\": 50e6",
+       "\"threads\": 2",
+       {"m.json:6:42: error: /devices/0/threads: a device of kind \"modelled\" has no \"threads\"; it is a key of kind \"cpu\""}},
+      {"{ \"name\": \"cpu\", \"kind\": \"cpu\", \"threads\": 4 }",
+       "{ \"kind\": \"emulated\", \"slowdown\": 2, \"of\": { \"kind\": \"modelled\", \"flops_per_second\": 1e9, "
+       "\"memory_bytes_per_second\": 1e9 } }",
+       {"m.json:8:48: error: /devices/2/of: an emulated device slows down a cpu or a cuda device"}},
+      {"\"name\": \"old\"",
+       "\"name\": \"new\"",
+       {"m.json:7:15: error: /devices/1/name: two devices are called \"new[0]\"; name them apart",
+        "m.json:7:15: error: /devices/1/name: two devices are called \"new[1]\"; name them apart",
+        "m.json:12:18: error: /links/2/between: the mesh has no device \"old\" (known: cpu, new, new[0], new[1])",
+        "m.json:13:18: error: /links/3/between: the mesh has no device \"old[0]\" (known: cpu, new, new[0], new[1])",
+        "m.json:14:18: error: /links/4/between: the mesh has no device \"old\" (known: cpu, new, new[0], new[1])"}},
+      {"\"between\": \"ranks\"",
+       "\"between\": \"rank\"",
+       {"m.json:11:18: error: /links/1/between: \"rank\" is not known here; did you mean \"ranks\"?"}},
+      {"\"between\": \"ranks\"",
+       "\"between\": \"hosts\"",
+       {"m.json:11:18: error: /links/1/between: a link between these is listed twice"}},
+      {"[\"new[1]\", \"old[0]\"]", "[\"new[1]\"]", {"m.json:13:18: error: /links/3/between: expected two devices, found 1"}},
+      {"[\"new[1]\", \"old[0]\"]",
+       "[\"cpu\", \"cpu\"]",
+       {"m.json:13:18: error: /links/3/between: expected two devices, found \"cpu\" twice"}},
+      {"12e9", "0", {"m.json:10:64: error: /links/0/bytes_per_second: expected a number of at least 1, found 0"}}};
+  for (const auto& [what, with, expected] : cases) {
+    INFO(with);
+    CHECK(said_of(replaced(kModelled, what, with)) == expected);
+  }
+}
+
+TEST_CASE("modelled devices that are made in C++ have a mesh file's ranges") {
+  Device device{.name = "a"};
+  device.kind = DeviceKind::modelled;
+  const auto made = [&](const std::vector<MeshLink>& links = {}) { return Mesh({{"all", 1}}, {device}, links); };
+  CHECK_THROWS_WITH(made(), Catch::Contains("a modelled device has numbers"));
+  DeviceNumbers numbers{.flops_per_second = 1e12, .memory_bytes_per_second = 1e11};
+  device.numbers = std::make_shared<const DeviceNumbers>(numbers);
+  CHECK_NOTHROW(made({{MeshLink::Between::ranks, "", "", 0, 1}}));
+  CHECK_THROWS_WITH(made({{MeshLink::Between::ranks, "", "", 0, 0}}), Catch::Contains("bytes_per_second above 0"));
+  CHECK_THROWS_WITH(made({{MeshLink::Between::devices, "a", "b", 0, 1}}), Catch::Contains("the mesh has no device \"b\""));
+  CHECK_THROWS_WITH(Mesh({{"all", 1}}, {Device{.name = "a"}}, {{MeshLink::Between::ranks, "", "", 0, 1}}),
+                    Catch::Contains("links are of a mesh with modelled devices"));
+  numbers.granules.rows = 0;
+  device.numbers = std::make_shared<const DeviceNumbers>(numbers);
+  CHECK_THROWS_WITH(made(), Catch::Contains("granules at least 1"));
+}
+
 TEST_CASE("generic is an ISA of Eigen's kernels alone") {
   const std::string without = R"("isa": "generic")", onednn = without + R"(, "library": "onednn")",
                     eigen = without + R"(, "library": "eigen")";
@@ -176,7 +326,7 @@ TEST_CASE("all errors of a mesh file at once") {
               "m.json:2:14: error: /devices: the axes make 2 ranks, but 3 devices are listed; list one device per rank",
               "m.json:2:33: error: /devices/0/treads: unknown key; did you mean \"threads\"?",
               "m.json:2:75: error: /devices/1/cores/0: expected an integer from 0 to 65536, found -1",
-              "m.json:2:82: error: /devices/2: \"kind\" is missing (cpu, cuda or emulated)",
+              "m.json:2:82: error: /devices/2: \"kind\" is missing (cpu, cuda, emulated or modelled)",
               "m.json:2:92: error: /devices/2/name: a device's name has 1 to 64 characters, no control characters"});
 }
 

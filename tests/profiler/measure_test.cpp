@@ -329,6 +329,21 @@ TEST_CASE("every rank knows all links, both ways", "[links]") {
   on_threads(1, [](Transport& transport) { CHECK(measure_links(transport).empty()); });
 }
 
+TEST_CASE("of ranks that share memory it is measured what reading takes, and an exchange of nothing", "[links]") {
+  on_threads(3, [&](Transport& transport) {
+    std::vector<Link> links;
+    for (int from = 0; from < 3; from++)
+      for (int to = 0; to < 3; to++)
+        if (from != to) links.push_back({from, to, {{1 << 20, 1e-6, 1e9}}});
+    measure_reads(transport, links, {.most_bytes = 4096, .most_rounds = 5});
+    for (const Link& link : links) {
+      CHECK(!link.in_place.empty());
+      REQUIRE(link.exchange_seconds);
+      CHECK(*link.exchange_seconds > 0);
+    }
+  });
+}
+
 TEST_CASE("a device with memory of its own: its kernels are timed by its marks, its copies apart from its links", "[device]") {
   const auto device = testing::fake_device(reference_backend(), 5);
   KernelSpec conv, update;

@@ -26,7 +26,7 @@ Profile sample() {
   map.extents = {3, 5};
   map.operands = {{DType::f32, {5, 1}}, {DType::f32, {1, 3}}};
   p.add({1, map, {3e-9, 3e-9, 4e-9, 5}, "motley:avx2"});
-  p.links = {{0, 1, {{1024, 5e-7, 3e9}, {1 << 20, 1.7e-6, 7.6e9}}}};
+  p.links = {{0, 1, {{1024, 5e-7, 3e9}, {1 << 20, 1.7e-6, 7.6e9}}}, {1, 0, {{1024, 5e-7, 3e9}}, {{64, 1e-8, 1e10}}, 4e-7}};
   p.device_links = {{1, {{4096, 1e-5, 1e10}, {1 << 20, 2e-5, 2.5e10}}, {{1 << 20, 1.5e-5, 2e10}}}};
   p.notes = {"device 0: contended"};
   return p;
@@ -53,6 +53,11 @@ TEST_CASE("a profile is read as it was written", "[profile][json]") {
   CHECK(back.devices == p.devices);
   CHECK(back.notes == p.notes);
   CHECK(back.json() == p.json());
+  CHECK(back.exchange_seconds(1, 0).seconds == 4e-7);
+  CHECK(back.exchange_seconds(1, 0).known == Known::measured);
+  CHECK(back.exchange_seconds(0, 1).seconds == kUnknownExchangeSeconds);  // as of an older motley
+  CHECK(back.exchange_seconds(0, 1).known == Known::modelled);
+  CHECK(back.exchange_seconds(0, 0).seconds == 0);
   CHECK(back.to_device_seconds(1, 1 << 20) == Approx(2e-5 + (1 << 20) / 2.5e10));
   CHECK(back.from_device_seconds(1, 100) == Approx(1.5e-5 + 100 / 2e10));
   CHECK(back.to_device_seconds(0, 100) == 0);
