@@ -196,7 +196,7 @@ TEST_CASE("a plan for measured devices leaves room for workspaces and the evalua
     profile.add(std::move(point));
   }
   for (DeviceFacts& device : profile.devices) device.alone_over_shared = 1;
-  for (Link& link : profile.links) link = {link.from, link.to, {{1, 1e-6, 1e10}}, {{1, 1e-7, 1e10}}};
+  for (Link& link : profile.links) link = {link.from, link.to, {{1, 1e-6, 1e10}}, {{1, 1e-7, 1e10}}, 0};
   const auto run = [&](Index memory, const TrainPlans& both) {
     const Folder folder;
     std::vector<Index> used;
