@@ -73,9 +73,9 @@ std::vector<NearRules> near_rules(const std::vector<ChosenLayout>& layouts, cons
     add(with(even_over(RankSet(static_cast<std::size_t>(mesh.ranks()), true), chosen.rules, mesh, variables)), "even parts", 0);
     const std::vector<double> seconds = seconds_alone(passes, mesh, cost_for(passes, mesh, profile, dtype));
     RankSet fastest(seconds.size(), false);
-    const auto first = std::min_element(seconds.begin(), seconds.end()) - seconds.begin();
-    at(fastest, first) = true;
-    add(with(even_over(fastest, chosen.rules, mesh, variables)), mesh.device(static_cast<int>(first)).name + " alone", 0);
+    const auto best = std::min_element(seconds.begin(), seconds.end()) - seconds.begin();
+    at(fastest, best) = true;
+    add(with(even_over(fastest, chosen.rules, mesh, variables)), mesh.device(static_cast<int>(best)).name + " alone", 0);
   }
   for (std::size_t k = 1; k < layouts.size(); k++) add(layouts[k].parts.rules, layouts[k].text, k);
   for (const Assignment& parts : chosen.near) add(with_parts(rules, mesh, variables, parts), "", 0);
