@@ -21,7 +21,7 @@ struct KindFacts {
   std::vector<std::string> keys{};  // of a JSON file, any of them at its top
   std::string_view starts{};        // of others
   std::size_t at = 0;               // where they start so
-  std::string_view first{};         // their first character is one of these
+  std::string_view first{};         // their first character is one of these, and their first line is one word
 };
 
 const KindFacts& find(OutputKind kind) {
@@ -49,7 +49,8 @@ bool is_of(const KindFacts& kind, const fs::path& file) {
     std::string start(kStart, '\0');
     in.read(start.data(), static_cast<std::streamsize>(start.size()));
     return start.substr(kind.at).starts_with(kind.starts) &&
-           (kind.first.empty() || kind.first.find(start.front()) != std::string_view::npos);
+           (kind.first.empty() || (kind.first.find(start.front()) != std::string_view::npos &&
+                                   start.substr(0, start.find('\n')).find_first_of(" \t:") == std::string::npos));
   }
   if (std::error_code failed; fs::file_size(file, failed) > kByMotley.bytes) return false;
   const auto keys = json_keys(std::string(std::istreambuf_iterator<char>(in), {}));

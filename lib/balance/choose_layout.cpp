@@ -11,6 +11,8 @@
 #include "balance/dim_tables.h"
 #include "balance/layout_choices.h"
 #include "balance/layout_tables.h"
+#include "base/units.h"
+#include "plan/check_rules.h"
 #include "plan/planner.h"
 #include "plan/statistics.h"
 #include "program/predict.h"
@@ -21,7 +23,7 @@ namespace {
 
 constexpr double kNearLayouts = 0.15;    // share of the best one's seconds by which others may be slower
 constexpr std::size_t kMostLayouts = 3;  // layouts whose parts are searched
-constexpr std::size_t kSmallStep = 500;  // passes, times ranks: of a small step all within kFarLayouts
+constexpr std::size_t kSmallStep = 500;  // passes, times ranks: of a small step those within kFarLayouts
 constexpr double kFarLayouts = 0.4;
 constexpr double kWorth = 0.005;  // share of the seconds that layers with unlike layouts have to gain
 
@@ -46,6 +48,20 @@ std::optional<double> seconds_of(const Step& step, const Mesh& mesh, const Layou
   }
 }
 
+// Derived dims may leave two cuts of one tensor on one axis.
+bool can_be_planned(const Step& step, const Mesh& mesh, const LayoutRules& rules) {
+  const Passes passes = passes_for(step, rules);
+  return check_rules(passes, mesh, rules).empty() && !check_layouts(passes, mesh, rules);
+}
+
+// Those that can be planned; nothing cut can.
+std::vector<std::vector<int>> uniform_layouts(const Step& step, const Mesh& mesh, const LayoutChoices& choices) {
+  std::vector<std::vector<int>> out = choices.uniform();
+  std::erase_if(out, [&](const std::vector<int>& chosen) { return !can_be_planned(step, mesh, choices.rules(chosen)); });
+  if (out.empty()) out.emplace_back(choices.bundles().list.size(), 0);
+  return out;
+}
+
 class LayoutChooser {
  public:
   LayoutChooser(const Step& step, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype)
@@ -62,8 +78,8 @@ class LayoutChooser {
     const std::vector<CostTable> costs = tables.tables();
     const LeastSum best = least_sum(tables.values(), costs);
     std::vector<Candidate> all{{best.values, choices_.rules(best.values)}};
-    if (!profile_.empty()) {
-      for (const std::vector<int>& chosen : choices_.uniform())
+    if (!profile_.empty() || !can_be_planned(step_, mesh_, all.front().rules)) {
+      for (const std::vector<int>& chosen : uniform_layouts(step_, mesh_, choices_))
         if (std::none_of(all.begin(), all.end(), [&](const Candidate& c) { return c.chosen == chosen; }))
           all.push_back({chosen, choices_.rules(chosen), true});
       for (Candidate& c : all) c.seconds = seconds_of(step_, mesh_, tables.with_parts(c.rules), profile_, dtype_).value_or(kNever);
@@ -71,15 +87,20 @@ class LayoutChooser {
     }
     std::vector<ChosenLayout> out;
     const bool small = passes_.passes.size() * static_cast<std::size_t>(mesh_.ranks()) <= kSmallStep;
-    for (const Candidate& c : all)
-      if (out.empty() ||
-          ((small || out.size() < kMostLayouts) && c.seconds <= all.front().seconds * (1 + (small ? kFarLayouts : kNearLayouts))))
-        out.push_back(searched(c, costs));
+    const double near = all.front().seconds * (1 + (small ? kFarLayouts : kNearLayouts));
+    for (const Candidate& c : all) {  // the nearest; then others until one fits in the devices' memory
+      const bool fitting = std::any_of(out.begin(), out.end(), [](const ChosenLayout& o) { return fits(o.parts.plan); });
+      if (out.empty() || (out.size() < kMostLayouts && c.seconds <= near) || !fitting) out.push_back(searched(c, costs));
+    }
     std::stable_sort(out.begin(), out.end(), [](const ChosenLayout& a, const ChosenLayout& b) { return seconds(a) < seconds(b); });
     const auto simple = std::find_if(out.begin(), out.end(), [](const ChosenLayout& c) { return c.uniform; });
     if (simple != out.end() && seconds(*simple) * (1 - kWorth) < seconds(out.front())) std::rotate(out.begin(), simple, simple + 1);
     while (out.size() > kMostLayouts || (out.size() > 1 && !(seconds(out.back()) <= seconds(out.front()) * (1 + kNearLayouts))))
       out.pop_back();
+    std::string others;
+    for (std::size_t k = 1; k < out.size(); k++)
+      others += fmt::format("{}{} ({})", k == 1 ? "; predicted for others: " : ", ", out[k].text, seconds_text(seconds(out[k])));
+    if (!profile_.empty()) out.front().closest += others;
     return out;
   }
 
@@ -139,7 +160,7 @@ std::vector<LayoutRules> layouts_to_measure(const Step& step, const Mesh& mesh, 
   const Passes passes = passes_for(step, rules);
   const LayoutChoices choices(passes, mesh, rules);
   std::vector<LayoutRules> out;
-  for (const std::vector<int>& chosen : choices.uniform()) out.push_back(choices.rules(chosen));
+  for (const std::vector<int>& chosen : uniform_layouts(step, mesh, choices)) out.push_back(choices.rules(chosen));
   return out;
 }
 

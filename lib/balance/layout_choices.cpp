@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/at.h"
+#include "plan/effective_rules.h"
 #include "plan/layouts.h"
 
 namespace motley {
@@ -34,7 +35,7 @@ bool is_data(const StepTensor& t) {
 
 LayoutChoices::LayoutChoices(const Passes& passes, const Mesh& mesh, const LayoutRules& rules)
     : passes_(passes), mesh_(mesh), given_(rules), bundles_(bundles_of(passes)), batch_(batch_dim(passes)) {
-  for (const DerivedDim& d : passes.derived_dims) source_.emplace(d.dim, d.of);
+  for (const DerivedDim& d : passes.derived_dims) sources_[d.dim].push_back(d.of);
   for (std::size_t b = 0; b < bundles_.list.size(); b++) {
     std::vector<std::string> output, weights;
     const std::string& head = bundles_.list[b].layers.front();
@@ -55,9 +56,16 @@ LayoutChoices::LayoutChoices(const Passes& passes, const Mesh& mesh, const Layou
   for (std::size_t b = 0; b < bundles_.list.size(); b++) choices_.push_back(choices_of(static_cast<int>(b)));
 }
 
+std::vector<std::string> LayoutChoices::names_of(const std::string& dim) const {
+  std::vector<std::string> out{dim};
+  for (std::size_t i = 0; i < out.size(); i++)
+    if (const auto from = sources_.find(out[i]); from != sources_.end())
+      for (const std::string& source : std::vector<std::string>(from->second)) add_once(out, source);
+  return out;
+}
+
 std::string LayoutChoices::source_of(std::string dim) const {
-  for (auto from = source_.find(dim); from != source_.end(); from = source_.find(dim)) dim = from->second;
-  return dim;
+  return names_of(dim).back();
 }
 
 // Dims along which the tensors of the bundle's first layer may be cut.
@@ -71,20 +79,22 @@ std::vector<std::string> LayoutChoices::dims_of(int bundle) const {
   for (const StepTensor& t : passes_.tensors)
     if (t.layer == head && is_data(t))
       for (const Dim& d : t.shape.dims())
-        if (!d.name.starts_with("window-") && d.size > 1 && (few || !slid.contains(d.name)) && sizes.contains(source_of(d.name)))
+        if (!d.name.starts_with("window-") && d.size > 1 && sizes.contains(source_of(d.name)) &&
+            (few || !slid.contains(d.name) || has(given_.open.dims, d.name)))
           add_once(out, source_of(d.name));
   return out;
 }
 
+// Of a bundle of which one layer has rules of its own, nothing is chosen.
 bool LayoutChoices::is_open(int bundle) const {
   const std::vector<std::string>& layers = at(bundles_.list, bundle).layers;
   const auto any = [&](auto holds) { return std::any_of(layers.begin(), layers.end(), holds); };
-  if (any([&](const std::string& layer) { return has(given_.open.layers, layer); })) return true;
-  return given_.open.everything && !any([&](const std::string& layer) {
-           return given_.places.contains(layer) || std::any_of(given_.tensors.begin(), given_.tensors.end(), [&](const auto& one) {
-                    return one.first == layer || one.first.starts_with(layer + ".");
-                  });
-         });
+  const bool said = any([&](const std::string& layer) {
+    return given_.places.contains(layer) || std::any_of(given_.tensors.begin(), given_.tensors.end(), [&](const auto& one) {
+             return one.first == layer || one.first.starts_with(layer + ".");
+           });
+  });
+  return !said && (given_.open.everything || any([&](const std::string& layer) { return has(given_.open.layers, layer); }));
 }
 
 std::vector<LayoutChoice> LayoutChoices::choices_of(int bundle) const {
@@ -126,44 +136,67 @@ std::vector<LayoutChoice> LayoutChoices::choices_of(int bundle) const {
   return out;
 }
 
+// The dims of a tensor that its bundle's choice cuts, and over which axes; no axis twice.
+std::vector<DimAxes> LayoutChoices::cuts_of(const StepTensor& tensor, const LayoutChoice& choice) const {
+  std::vector<DimAxes> out;
+  std::vector<std::string> used;
+  for (const DimAxes& cut : choice.cuts)
+    for (const Dim& d : tensor.shape.dims()) {
+      if (!has(names_of(d.name), cut.first)) continue;
+      if (std::any_of(cut.second.begin(), cut.second.end(), [&](const std::string& axis) { return has(used, axis); })) continue;
+      out.push_back({d.name, cut.second});
+      used.insert(used.end(), cut.second.begin(), cut.second.end());
+    }
+  return out;
+}
+
 LayoutRules LayoutChoices::rules(const std::vector<int>& chosen) const {
   LayoutRules out = given_;
   out.open = {};
   const auto choice = [&](std::size_t b) -> const LayoutChoice& { return at(choices_[b], at(chosen, b)); };
-  const auto rule_of = [](const std::vector<Rule>& rules, const std::string& dim) {
-    return std::find_if(rules.begin(), rules.end(), [&](const Rule& r) { return r.dim == dim; });
+  const auto has_rule = [](const std::vector<Rule>& rules, const std::string& dim) {
+    return std::any_of(rules.begin(), rules.end(), [&](const Rule& r) { return r.dim == dim; });
   };
   for (std::size_t b = 0; b < chosen.size(); b++)
     for (const auto& [dim, axes] : choice(b).cuts)
-      if (rule_of(out.split, dim) == out.split.end()) out.split.emplace_back(dim, Axes(axes));
+      if (!has_rule(out.split, dim)) out.split.emplace_back(dim, Axes(axes));
+  // What a tensor would get by these rules and should not, or the other way round, is said for its layer.
+  LayoutRules said = given_;
+  said.open = {};
+  const EffectiveRules before(said, passes_), after(out, passes_);  // which sees what is added to out.tensors
   for (std::size_t t = 0; t < passes_.tensors.size(); t++) {
     const StepTensor& tensor = passes_.tensors[t];
     const int bundle = at(bundles_.of_tensor, t);
     if (!is_data(tensor) || bundle < 0) continue;
     const LayoutChoice& its = choice(static_cast<std::size_t>(bundle));
-    std::vector<Rule>* own = nullptr;
+    const std::vector<DimAxes> cuts = cuts_of(tensor, its);
     for (const Dim& d : tensor.shape.dims()) {
-      const std::string source = source_of(d.name);
-      const auto split = rule_of(out.split, source);
-      const auto cut = std::find_if(its.cuts.begin(), its.cuts.end(), [&](const DimAxes& c) { return c.first == source; });
-      Rule wanted(d.name, Axes{});
-      if (its.given && rule_of(given_.split, source) != given_.split.end()) continue;
-      if (cut != its.cuts.end()) wanted.axes = Axes(cut->second);
-      const Axes without = split == out.split.end() ? Axes{} : split->axes;
-      if (wanted.axes == without) continue;
-      if (own == nullptr) own = &out.tensors[tensor.layer];
-      if (rule_of(*own, d.name) == own->end()) own->push_back(std::move(wanted));
+      const EffectiveRule now = after.rule_for(tensor, d.name), was = before.rule_for(tensor, d.name);
+      Axes wanted;
+      if (its.given)
+        wanted = was.cuts() ? was.rule->axes : Axes{};
+      else if (const auto cut = std::find_if(cuts.begin(), cuts.end(), [&](const DimAxes& c) { return c.first == d.name; });
+               cut != cuts.end())
+        wanted = Axes(cut->second);
+      if ((now.cuts() ? now.rule->axes : Axes{}) == wanted) continue;
+      std::vector<Rule>& own = out.tensors[tensor.layer];
+      if (!has_rule(own, d.name)) own.emplace_back(d.name, wanted);
     }
   }
   // An input is read where it is needed; it has one cut, since two over one axis would contradict each other.
   for (const StepTensor& t : passes_.tensors) {
     if (t.role != TensorRole::input && t.role != TensorRole::label) continue;
     std::vector<std::string> cut;
-    for (const Dim& d : t.shape.dims())
-      if (rule_of(out.split, source_of(d.name)) != out.split.end()) cut.push_back(d.name);
+    std::string kept;
+    for (const Dim& d : t.shape.dims()) {
+      if (after.rule_for(t, d.name).cuts()) cut.push_back(d.name);
+      if (before.rule_for(t, d.name).override_of != nullptr && before.rule_for(t, d.name).cuts()) kept = d.name;
+    }
+    if (kept.empty() && !cut.empty()) kept = has(cut, batch_) ? batch_ : cut.front();
     for (const std::string& d : cut)
-      if (d != (has(cut, batch_) ? batch_ : cut.front())) out.tensors[t.name].emplace_back(d, Axes{});
+      if (d != kept && !has_rule(out.tensors[t.name], d)) out.tensors[t.name].emplace_back(d, Axes{});
   }
+  std::erase_if(out.tensors, [](const auto& one) { return one.second.empty(); });
   return out;
 }
 
@@ -220,7 +253,7 @@ std::string LayoutChoices::own_name(int bundle, const std::string& dim) const {
   for (const StepTensor& t : passes_.tensors)
     if (t.layer == at(bundles_.list, bundle).layers.front() && is_data(t))
       for (const Dim& d : t.shape.dims())
-        if (source_of(d.name) == dim) return d.name;
+        if (has(names_of(d.name), dim)) return d.name;
   return dim;
 }
 

@@ -82,7 +82,11 @@ void LayoutTables::add_sweepers() {
   for (int k = 0; k < most_choices(); k++) {
     std::vector<int> chosen;
     for (const int n : values()) chosen.push_back(std::min(k, n - 1));
-    sweepers_.emplace_back(passes_, mesh_, Layouts(passes_, mesh_, with_parts(choices_.rules(chosen))), cost_);
+    try {
+      sweepers_.emplace_back(passes_, mesh_, Layouts(passes_, mesh_, with_parts(choices_.rules(chosen))), cost_);
+    } catch (const LayoutError&) {  // derived dims leave two cuts of one tensor on one axis: priced as if nothing was cut
+      sweepers_.emplace_back(passes_, mesh_, Layouts(passes_, mesh_, {}), cost_);
+    }
   }
 }
 

@@ -69,7 +69,17 @@ Formula formula_of(const KernelFunction& kernel) {
 
 class DenseSource final : public RowSource<float> {
  public:
-  DenseSource(const Samples& samples, Backend& backend) : samples_(samples), backend_(backend), device_(backend.device_memory()) {}
+  DenseSource(const Samples& samples, Backend& backend)
+      : samples_(samples),
+        backend_(backend),
+        device_(backend.device_memory()),
+        means_(static_cast<std::size_t>(samples.data.features), 0.0) {
+    const Data& data = samples.data;
+    if (samples.kernel.kind == KernelKind::rbf)
+      for (std::size_t e = 0; e < data.values.size(); e++)
+        means_[static_cast<std::size_t>(data.columns[e])] += data.values[e] / static_cast<double>(data.samples());
+    for (Index s = 0; s < data.samples(); s++) norm_of_.push_back(static_cast<float>(norm(s)));
+  }
 
   void use(std::span<const Index> samples) override {
     const Index n = padded(static_cast<Index>(samples.size())), features = samples_.data.features;
@@ -150,17 +160,33 @@ class DenseSource final : public RowSource<float> {
     return pairs_.emplace(count, std::move(its)).first->second;
   }
 
-  float norm_of(Index sample) const { return static_cast<float>(samples_.norms[static_cast<std::size_t>(sample)]); }
+  float norm_of(Index sample) const { return norm_of_[static_cast<std::size_t>(sample)]; }
+  // Of what expand() gives, summed in f64.
+  double norm(Index sample) const {
+    const Data& data = samples_.data;
+    double sum = 0;
+    for (const double mean : means_) sum += mean * mean;
+    for (auto e = static_cast<std::size_t>(data.offsets[static_cast<std::size_t>(sample)]);
+         e < static_cast<std::size_t>(data.offsets[static_cast<std::size_t>(sample) + 1]); e++) {
+      const double mean = means_[static_cast<std::size_t>(data.columns[e])], value = data.values[e] - mean;
+      sum += value * value - mean * mean;
+    }
+    return sum;
+  }
   void expand(Index sample, float* to) const {
     const Data& data = samples_.data;
+    for (std::size_t c = 0; c < means_.size(); c++) to[c] = static_cast<float>(-means_[c]);
     for (auto e = static_cast<std::size_t>(data.offsets[static_cast<std::size_t>(sample)]);
          e < static_cast<std::size_t>(data.offsets[static_cast<std::size_t>(sample) + 1]); e++)
-      to[data.columns[e]] = static_cast<float>(data.values[e]);
+      to[data.columns[e]] = static_cast<float>(data.values[e] - means_[static_cast<std::size_t>(data.columns[e])]);
   }
 
   const Samples& samples_;
   Backend& backend_;
   DeviceMemory* device_;
+  // Of each feature, for rbf, which depends on differences alone: without them a column like 2005 +- 10 has no digits left in f32.
+  std::vector<double> means_;
+  std::vector<float> norm_of_{};
   std::optional<Floats> matrix_{}, norms_{};  // [columns features], [columns]
   Index room_ = 0, columns_ = 0;
   std::map<Index, Kernels> pairs_{};

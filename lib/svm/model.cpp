@@ -45,10 +45,15 @@ class HeaderReader {
   }
   bool has(const char* key) const { return header_.contains(key); }
   double number(const char* key) const { return numbers(key, 1).front(); }
-  Index count(const char* key) const {
-    const double value = number(key);
-    if (value < 0 || value > 1e15 || value != std::floor(value)) complain(at_, fmt::format("\"{}\" is not a count", key));
-    return static_cast<Index>(value);
+  Index count(const char* key) const { return counts(key, 1).front(); }
+  std::vector<Index> counts(const char* key, std::size_t count) const {
+    std::vector<Index> out;
+    for (const double value : numbers(key, count)) {
+      if (value < 0 || value > 1e15 || value != std::floor(value))
+        complain(at_, fmt::format("{} of \"{}\" is not a count", value, key));
+      out.push_back(static_cast<Index>(value));
+    }
+    return out;
   }
   std::vector<double> numbers(const char* key, std::size_t count) const {
     std::vector<double> out;
@@ -114,7 +119,9 @@ Model Model::parse(const std::string& name, const std::string& text) {
   const Index total = header.count("total_sv");
   out.rho = header.numbers("rho", classes * (classes - 1) / 2);
   out.labels = header.numbers("label", classes);
-  for (const double count : header.numbers("nr_sv", classes)) out.counts.push_back(static_cast<Index>(count));
+  for (const double label : out.labels)
+    if (label != std::floor(label)) complain(header.place(), fmt::format("the label {} is not an integer", label));
+  out.counts = header.counts("nr_sv", classes);
   if (std::accumulate(out.counts.begin(), out.counts.end(), Index{0}) != total)
     complain(header.place(), "the counts of nr_sv do not add up to total_sv");
   Place at = header.place();

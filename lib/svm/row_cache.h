@@ -2,6 +2,7 @@
 // The kernel rows that were used last.
 #pragma once
 #include <motley/dims.h>
+#include <motley/error.h>
 
 #include <algorithm>
 #include <memory>
@@ -25,11 +26,17 @@ class RowCache {
     slots_.clear();
     length_ = length;
     capacity_ = rows;
-    room_ = std::max(room_, capacity_ * length_);
+    // All of the bytes, as far as rows of this length can use them: shorter ones that keep() leaves may be more.
+    const auto ids = static_cast<Index>(slot_of_.size());
+    room_ = std::max({room_, capacity_ * length_, std::min(bytes_ / static_cast<Index>(sizeof(T)), ids * length_)});
     memory_ = std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(room_));
   }
   Index capacity() const { return capacity_; }  // rows, at most
-  const T* find(Index id) {                     // nullptr: it is not here
+  void limit(Index rows) {                      // from now on at most so many, of the same length; at most fits(length)
+    if (rows < static_cast<Index>(slots_.size())) return clear(length_, rows);
+    capacity_ = rows;
+  }
+  const T* find(Index id) {  // nullptr: it is not here
     const Index slot = slot_of_[static_cast<std::size_t>(id)];
     if (slot < 0) return nullptr;
     slots_[static_cast<std::size_t>(slot)].used = ++clock_;
@@ -50,8 +57,8 @@ class RowCache {
     slot_of_[static_cast<std::size_t>(id)] = slot;
     return memory_.get() + slot * length_;
   }
-  // Only these elements of each row are kept, in ascending order; then rows have this length, and there are at most so many, no
-  // fewer than before.
+  // Only these elements of each row are kept, in ascending order; then rows have this length, and there are at most so many: at
+  // most fits(length), or as many as before.
   void keep(std::span<const Index> elements, Index length, Index rows) {
     const Index before = length_;
     for (std::size_t s = 0; s < slots_.size(); s++) {
@@ -62,6 +69,7 @@ class RowCache {
     }
     length_ = length;
     capacity_ = rows;
+    check(capacity_ * length_ <= room_, "rows of an SVM's cache have memory");
   }
 
  private:

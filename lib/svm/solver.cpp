@@ -74,7 +74,10 @@ void Solver<T>::activate(std::vector<Index> ids, const std::vector<double>& f) {
     source_.use(rows);
   }
   const Index length = padded(static_cast<Index>(active_.size())), rows = rows_for(length);
-  if (!same) cache_.clear(length, rows);
+  if (same)
+    cache_.limit(rows);  // the other ranks' samples may have changed
+  else
+    cache_.clear(length, rows);
   const auto n = at(padded(static_cast<Index>(active_.size())));
   f_.assign(n, 0.0);
   up_.assign(n, kInfinity);

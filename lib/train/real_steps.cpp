@@ -161,21 +161,25 @@ class Rounds {
 
 }  // namespace
 
+namespace {
+
+bool has_quiet(const StepRounds& rounds) {
+  return std::count_if(rounds.begin(), rounds.end(), [](const StepVisit& v) { return !v.disturbed; }) >= 2;
+}
+
+}  // namespace
+
 std::vector<double> counted_seconds(const StepRounds& rounds) {
   std::vector<double> out;
-  for (const bool disturbed : {false, true}) {
-    for (const StepVisit& visit : rounds)
-      if (visit.disturbed <= disturbed) out.push_back(visit.seconds);
-    if (!out.empty()) break;
-  }
+  for (const StepVisit& visit : rounds)
+    if (!visit.disturbed || !has_quiet(rounds)) out.push_back(visit.seconds);
   return out;
 }
 
 std::vector<double> over_reference(const StepRounds& plan, const StepRounds& reference) {
-  const bool all = std::all_of(reference.begin(), reference.end(), [](const StepVisit& v) { return v.disturbed; });
-  std::vector<double> counted = counted_seconds(reference);
+  const bool all = !has_quiet(plan) || !has_quiet(reference);
+  std::vector<double> counted = counted_seconds(reference), out;
   const double typical = quantile(counted, 0.5);
-  std::vector<double> out;
   for (std::size_t r = 0; r < plan.size(); r++)
     if (all || !plan[r].disturbed)
       out.push_back(plan[r].seconds / (r < reference.size() && (all || !reference[r].disturbed) ? reference[r].seconds : typical));

@@ -149,6 +149,9 @@ def long_labels(folder):
     trained(folder, data, model="long.model")
     run(folder, "svm", "predict", data, "long.model", "-o", "long.out")
     assert set((folder / "long.out").read_text().split()) == {"1234567", "-7654321"}
+    run(folder, "svm", "predict", data, "long.model", "-o", "long.out")  # over labels, not over samples
+    (folder / "others.txt").write_text("1 1:1\n-1 1:2\n")
+    run(folder, "svm", "predict", data, "long.model", "-o", "others.txt", code=64)
 
 
 def refusals(folder):

@@ -72,13 +72,13 @@ TEST_CASE("real steps: of the plans that ran and are listed the fastest is chose
   }
 }
 
-TEST_CASE("real steps: visits in which other processes had a core do not count, unless all are") {
+TEST_CASE("real steps: visits in which other processes had a core do not count, if there are two others") {
   const StepRounds reference{{10, false}, {30, true}, {12, false}};
   CHECK(counted_seconds(reference) == std::vector<double>{10, 12});
   CHECK(over_reference({{5, false}, {5, true}, {6, false}}, reference) == std::vector<double>{0.5, 0.5});
-  CHECK(over_reference({{5, true}, {22, false}}, {{10, false}, {30, true}, {10, false}}) == std::vector<double>{2.2});
-  CHECK(over_reference({{5, true}}, reference).empty());
-  const StepRounds never{{20, true}, {40, true}};
+  CHECK(over_reference({{5, false}, {33, false}}, {{10, false}, {30, true}, {10, false}}) == std::vector<double>{0.5, 3.3});
+  CHECK(over_reference({{5, true}, {15, false}}, reference) == std::vector<double>{0.5, 0.5});
+  const StepRounds never{{20, true}, {40, false}};
   CHECK(counted_seconds(never) == std::vector<double>{20, 40});
   CHECK(over_reference({{10, true}, {40, false}}, never) == std::vector<double>{0.5, 1});
 }
@@ -122,7 +122,7 @@ TEST_CASE("real steps: the chosen plan, even parts and the fastest rank alone ru
          {resolved(step, mesh, Sizes{Partition::even(5, mesh.ranks()).sizes()}, Sizes{Partition::even(4, mesh.ranks()).sizes()})})
       CHECK(timed_plan(steps, must) != nullptr);
     for (const TimedPlan& plan : steps.plans) {
-      CHECK(plan.n >= 3);
+      CHECK(plan.n >= 2);
       CHECK((plan.q25 <= plan.median && plan.median <= plan.q75));
     }
     // The plan is the least measured of those that are listed.

@@ -198,6 +198,35 @@ TEST_CASE("elimination computes fewer kernel values") {
   }
 }
 
+TEST_CASE("f32: columns far from 0 beside others, with rbf") {
+  svm::Data data = random_samples(300, 6, 1.0);
+  const svm::Options options{.kernel = {.gamma = 0.3}, .c = 1, .epsilon = 1e-4, .dtype = DType::f32};
+  const svm::Machine near = trained(data, options, 1).machines.front();
+  for (std::size_t e = 0; e < data.values.size(); e++)
+    if (data.columns[e] % 2 == 0) data.values[e] += 10000;
+  for (const int ranks : {1, 2}) {
+    const svm::Machine far = trained(data, options, ranks).machines.front();
+    CHECK(far.converged);
+    CHECK(far.objective == Approx(near.objective).epsilon(1e-4));
+  }
+}
+
+// More of the shorter rows fit: as many as the memory holds.
+TEST_CASE("a cache that does not hold all rows, before and after samples are eliminated") {
+  const svm::Data data = random_samples(2500, 6, 1.0);
+  for (const svm::Shrink shrink : {svm::Shrink::early, svm::Shrink::adaptive}) {
+    svm::Options its{.kernel = {.gamma = 0.3}, .c = 10, .shrink = shrink, .dtype = DType::f64};
+    const svm::Machine whole = trained(data, its, 1).machines.front();
+    for (const int ranks : {1, 2, 3}) {
+      its.cache_bytes = 1 << 20;
+      const svm::Machine part = trained(data, its, ranks).machines.front();
+      CHECK(part.converged);
+      CHECK(part.objective == whole.objective);
+      CHECK(part.iterations == whole.iterations);
+    }
+  }
+}
+
 TEST_CASE("several classes, one against one: predictions of the model that was written and read") {
   const svm::Data data = random_samples(240, 8, 1.0, 4), other = random_samples(50, 8, 0.5, 4, 7);
   const svm::Options options{.kernel = {.gamma = 0.4}, .c = 5};
@@ -288,6 +317,9 @@ TEST_CASE("damaged files are refused with line and column") {
   CHECK(damaged("c_svc", "nu_svr") == "m:9:1: error: svm_type is not c_svc: only classifiers are read");
   CHECK(damaged("SV\n1", "SV\nx").starts_with("m:10:1: error: expected 1 coefficients"));
   CHECK(damaged("total_sv 2", "total_sv 3") == "m:9:1: error: the counts of nr_sv do not add up to total_sv");
+  CHECK(damaged("nr_sv 1 1", "nr_sv -3 5") == "m:9:1: error: -3 of \"nr_sv\" is not a count");
+  CHECK(damaged("nr_sv 1 1", "nr_sv 1.5 0.5") == "m:9:1: error: 1.5 of \"nr_sv\" is not a count");
+  CHECK(damaged("label 1 -1", "label 1.5 -1") == "m:9:1: error: the label 1.5 is not an integer");
   CHECK(damaged("\nSV\n", "\n").ends_with("not a libsvm model file: there is no line \"SV\""));
   CHECK(damaged("-1 1:2\n", "") == "m:10:1: error: expected 2 support vectors, found 1");
 }
