@@ -20,8 +20,8 @@ using StepRounds = std::vector<StepVisit>;
 
 // The seconds of the visits that were not disturbed; of all, if fewer than two were not.
 std::vector<double> counted_seconds(const StepRounds& rounds);
-// By round, the plan's seconds over the reference's. Disturbed visits do not count: for one of the reference its median is taken. If
-// fewer than two visits of either were not disturbed, all count, over the reference's of the same round.
+// By round, the plan's seconds over the reference's. Disturbed visits do not count: for one of the reference its median is taken.
+// If fewer than two visits of either were not disturbed, all count, over the reference's of the same round.
 std::vector<double> over_reference(const StepRounds& plan, const StepRounds& reference);
 
 // Every round runs each plan in turn, with parameters and inputs of its own; one is in memory at a time. The first plan is the
