@@ -72,6 +72,25 @@ void require_output(const std::string& option, const fs::path& file, OutputKind 
   require_writable(file, pipes);
 }
 
+void require_dump_folder(const fs::path& folder) {
+  static const std::vector<std::string> ours{"inputs",   "weights_before",   "weights_after", "gradients",
+                                             "f32",      "statistics_after", "batches.npy",   "logits.npy",
+                                             "loss.npy", "label.npy",        "manifest.json"};
+  std::error_code none;
+  if (!fs::exists(fs::symlink_status(folder, none))) return;
+  if (!fs::is_directory(folder, none)) refuse("--dump", folder, "is not a folder");
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder))
+    if (!Reader::is_one_of(entry.path().filename().string(), ours))
+      refuse("--dump", entry.path(), "is not of an earlier dump, and the folder is not empty");
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder)) {
+    if (!entry.is_directory(none) && (entry.is_symlink(none) || !entry.is_regular_file(none)))
+      refuse("--dump", entry.path(), "is a link or not a plain file, and would be written through");
+    if (entry.is_directory(none) && entry.is_symlink(none)) refuse("--dump", entry.path(), "is a link to another folder");
+    if (entry.is_regular_file(none) && was_read(entry.path()))
+      refuse("--dump", entry.path(), "is read by this command too and would be overwritten");
+  }
+}
+
 void require_not_in_job(const std::string& option, const fs::path& file, const Json& job) {
   if (const auto* text = std::get_if<std::string>(&job.value))
     if (std::error_code none; fs::path(*text).is_absolute() && fs::equivalent(*text, file, none))

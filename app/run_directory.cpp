@@ -69,7 +69,7 @@ bool holds_a_run(const OpenDirectory& run) {
 void remove_unfinished(const OpenDirectory& in) {
   for (const std::string& name : in.names())
     if (const std::string its = made_for(name);
-        its != name && std::find(kFilesOfARun.begin(), kFilesOfARun.end(), its) != kFilesOfARun.end())
+        its != name && (its == kMark || std::find(kFilesOfARun.begin(), kFilesOfARun.end(), its) != kFilesOfARun.end()))
       in.remove(name);
 }
 
@@ -88,6 +88,13 @@ int open_lock(const OpenDirectory& in, const char* name) {
 
 void require_plain(const OpenDirectory& in, const std::string& name, Kind kind) {
   if (const std::string wrong = in.why_not(name, kind); !wrong.empty()) throw UserError((in / name).path().string() + " " + wrong);
+}
+
+// A file that is written in place has no other name, which it would be written under too.
+void require_one_name(const OpenDirectory& in, const char* name) {
+  struct stat its {};
+  if (fstatat(in.fd(), name, &its, AT_SYMLINK_NOFOLLOW) == 0 && its.st_nlink > 1)
+    throw UserError((in / name).path().string() + " is a hard link: the file has another name too; remove this one");
 }
 
 // Of what a run's files are, and what is aside.
@@ -111,8 +118,9 @@ bool is_unmarked_run(const OpenDirectory& run) {
 bool is_empty(const OpenDirectory& directory) {
   constexpr std::array<std::string_view, 4> kOurs{kLock, kRanksLock, kRecords, kMark};
   const std::vector<std::string> names = directory.names();
-  return std::all_of(names.begin(), names.end(),
-                     [&](const std::string& name) { return std::find(kOurs.begin(), kOurs.end(), name) != kOurs.end(); });
+  return std::all_of(names.begin(), names.end(), [&](const std::string& name) {  // also what a killed process was writing
+    return std::find(kOurs.begin(), kOurs.end(), made_for(name)) != kOurs.end();
+  });
 }
 
 void copy(const OpenDirectory& from, const std::string& name, const OpenDirectory& to) {
@@ -225,6 +233,7 @@ RunDirectory::RunDirectory(fs::path path, IfRun if_run) : path_(std::move(path))
 // Before anything in it is touched.
 void RunDirectory::require_ours() const {
   for (const char* name : {kLock, kRanksLock, kMark}) require_plain(files_, name, Kind::file);
+  for (const char* name : {kLock, kRanksLock}) require_one_name(files_, name);
   for (const char* name : {kRecords, kAside, kDropped}) require_plain(files_, name, Kind::directory);
   require_plain_run(files_);
   if (const auto aside = files_.find(kAside)) require_plain_run(*aside);
@@ -326,10 +335,9 @@ void RunDirectory::go_on() {
   const OpenDirectory aside = files_.made(kAside);
   for (const char* name : kFilesOfARun) {
     if (!files_.has(name)) continue;
-    if (std::find(kEndOfARun.begin(), kEndOfARun.end(), std::string_view(name)) != kEndOfARun.end())
-      files_.rename(name, aside / name);
-    else
-      copy(files_, name, aside);
+    files_.rename(name, aside / name);
+    if (std::find(kEndOfARun.begin(), kEndOfARun.end(), std::string_view(name)) == kEndOfARun.end())
+      copy(aside, name, files_);  // not the file that had the name: a snapshot made of hard links keeps what it has
   }
   resumed_ = true;
 }

@@ -182,6 +182,7 @@ void check_outputs(const Options& options, const Subject& subject) {
 
 RunDirectory directory_for(const Options& options, const Subject& subject) {
   require_weights(options, subject);
+  if (!options.dump.empty()) require_dump_folder(options.dump);
   if (options.verb == Verb::train) {
     if (options.run_directory.empty()) return new_run(options, subject);
     const fs::path& path = options.run_directory;

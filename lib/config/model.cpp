@@ -106,7 +106,7 @@ class Builder {
   void add_input(const InputSpec& input) {
     std::vector<Dim> dims = input.dims;
     for (Dim& d : dims) {
-      if (d.name == spec_.batch_dim() && batch_ > 0) d.size = batch_;
+      if (d.name == batch_dim_ && batch_ > 0) d.size = batch_;
       sizes_.emplace(d.name, d.size);
     }
     attempt("/inputs/" + input.name, [&] {
@@ -302,6 +302,7 @@ class Builder {
   }
 
   const ModelSpec& spec_;
+  const std::string batch_dim_ = spec_.batch_dim();
   Index batch_;
   const ModelComplaint& complain_;
   std::optional<Index> assumption_;

@@ -130,7 +130,7 @@ void check_names(Reader& r, const Json& j, ModelSpec& model) {
     if (l.name.empty()) l.name = (l.op.empty() ? "layer" : l.op) + ending;
     later.insert(l.name);
   }
-  const std::string& labels = model.loss.labels;
+  const std::string &labels = model.loss.labels, batch = model.batch_dim();
   const auto others = std::count_if(model.inputs.begin(), model.inputs.end(), [&](const InputSpec& i) { return i.name != labels; });
   for (InputSpec& i : model.inputs) {
     if (i.name == labels) {
@@ -142,9 +142,9 @@ void check_names(Reader& r, const Json& j, ModelSpec& model) {
       if (i.dtype == DType::i32 && !model.loss.has_classes())
         complain_below(r, j, "/inputs/" + i.name,
                        "labels of " + model.loss.op + " are floats; leave \"dtype\" out of \"" + labels + "\"");
-    } else if (others > 1 && (i.dims.empty() || i.dims.front().name != model.batch_dim())) {
+    } else if (others > 1 && (i.dims.empty() || i.dims.front().name != batch)) {
       complain_below(r, j, "/inputs/" + i.name,
-                     "every input holds one part per sample: expected \"" + model.batch_dim() + "\" as its first dim");
+                     "every input holds one part per sample: expected \"" + batch + "\" as its first dim");
     }
   }
   if (!model.inputs.empty() && others == 0 && model.bad_inputs.empty())

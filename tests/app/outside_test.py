@@ -37,6 +37,8 @@ def large_json():
 
     has(room.run("check", room.write("deep.json", network(['{"op":"relu"}'] * 40_000))).out, "nothing wrong")
     has(said("from.json", network([f'{{"op":"relu","from":"y{i}"}}' for i in range(80_000)])), 'there is no layer or input "y0" above', "and 990 more")
+    inputs = ",".join(f'"i{k}":{{"batch":8,"a":2}}' for k in range(20_000))
+    has(said("inputs.json", f'{{"version":1,"inputs":{{{inputs}}},"layers":[{{"op":"relu"}}],"loss":{{"op":"mean_squared_error"}}}}'), "does not depend on this input", "and 990 more")
     has(said("dims.json", '{"version":1,"zoo":"gpt","inputs":{"t":{"dtype":"i32","b":1,"b":1}},"classes":9,"width":0.0625}'), "this key is written twice")
     # A resolved job, a profile, a plan may be larger.
     room.write("large plan.json", '{"decisions":[],"predicted":' + " " * (5 << 20) + "{}}")
@@ -64,6 +66,32 @@ def limits_of_the_shell():
         assert done.returncode == 69, (limit, done.returncode, done.stderr)
         has(done.stderr, text)
         assert not (room.path / "run/metrics.jsonl").exists()
+
+
+def other_names():
+    """Files with another name, and what a killed start has left."""
+    room = Room()
+    room.write("job.json", job(max_steps=2))
+    kept = room.write("kept", "precious")
+    for folder, name in [("dump", "batches.npy"), ("dumped", "weights_before")]:
+        (room.path / folder).mkdir()
+        (room.path / folder / name).symlink_to(kept)
+        has(room.run("train", "job.json", "--run-dir", "none", "--dump", folder, code=64).err, f"--dump {folder}/{name} is a link")
+    (room.path / "full").mkdir()
+    room.write("full/rank-0.bin", "precious")
+    has(room.run("train", "job.json", "--run-dir", "none", "--dump", "full", code=64).err, "full/rank-0.bin is not of an earlier dump")
+    (room.path / "linked").mkdir()
+    os.link(room.path / "kept", room.path / "linked/.lock")
+    has(room.run("train", "job.json", "--run-dir", "linked", code=78).err, "linked/.lock is a hard link")
+    assert (room.path / "kept").read_text() == "precious" and not (room.path / "none").exists()
+    (room.path / "killed").mkdir()
+    (room.path / "killed/.motley.new-123-0").touch()
+    room.run("train", "job.json", "--run-dir", "killed")
+    assert not (room.path / "killed/.motley.new-123-0").exists()
+    shutil.copytree(room.path / "killed", room.path / "snapshot", copy_function=os.link)
+    before = (room.path / "snapshot/metrics.jsonl").read_text()
+    room.run("train", "--resume", "killed", "--set", "train.max_steps=4")
+    assert (room.path / "snapshot/metrics.jsonl").read_text() == before != (room.path / "killed/metrics.jsonl").read_text()
 
 
 def ports_of(pid):
@@ -132,4 +160,4 @@ def strangers():
 
 
 if __name__ == "__main__":
-    sys.exit(main([large_json, words, limits_of_the_shell, strangers]))
+    sys.exit(main([large_json, words, limits_of_the_shell, other_names, strangers]))
