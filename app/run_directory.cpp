@@ -335,9 +335,14 @@ void RunDirectory::go_on() {
   const OpenDirectory aside = files_.made(kAside);
   for (const char* name : kFilesOfARun) {
     if (!files_.has(name)) continue;
-    files_.rename(name, aside / name);
-    if (std::find(kEndOfARun.begin(), kEndOfARun.end(), std::string_view(name)) == kEndOfARun.end())
-      copy(aside, name, files_);  // not the file that had the name: a snapshot made of hard links keeps what it has
+    if (std::find(kEndOfARun.begin(), kEndOfARun.end(), std::string_view(name)) != kEndOfARun.end()) {
+      files_.rename(name, aside / name);
+    } else if (std::string_view(name) == kMetrics) {  // which grows in place: a snapshot made of hard links keeps what it has
+      files_.rename(name, aside / name);
+      copy(aside, name, files_);
+    } else {
+      copy(files_, name, aside);
+    }
   }
   resumed_ = true;
 }
