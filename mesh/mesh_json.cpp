@@ -25,16 +25,15 @@ struct MeshFile {
   std::vector<MeshLink> links{};
 };
 
-template <class T>
-Field<T> integer_within(const char* name, const char* doc, int T::*member, std::int64_t lo, std::int64_t hi,
-                        bool required = false) {
+template <class T, class M>
+Field<T> integer_within(const char* name, const char* doc, M T::*member, std::int64_t lo, std::int64_t hi, bool required = false) {
   return {name,
           doc,
           "integer",
           required,
           [=](Reader& r, const Json& j, T& out) {
             std::int64_t v = 0;
-            if (r.integer(j, v, lo, hi)) out.*member = static_cast<int>(v);
+            if (r.integer(j, v, lo, hi)) out.*member = static_cast<M>(v);
           },
           {},
           T{}.*member};
@@ -84,20 +83,14 @@ void read_cores(Reader& r, const Json& j, Device& d) {
 using Granules = DeviceNumbers::Granules;
 using Efficiency = DeviceNumbers::Efficiency;
 
+constexpr std::int64_t kMostGranule = 65536;
+
 const Table<Granules>& granules_table() {
-  const auto granule = [](const char* name, const char* doc, Index Granules::*member) -> Field<Granules> {
-    return {name,
-            doc,
-            "integer",
-            false,
-            [member](Reader& r, const Json& j, Granules& g) { r.integer(j, g.*member, 1, 65536); },
-            {},
-            Granules{}.*member};
-  };
-  static const Table<Granules> table{granule("filters", "of convolutions and dense layers", &Granules::filters),
-                                     granule("channels", "likewise; of depthwise convolutions their groups", &Granules::channels),
-                                     granule("batch", "samples", &Granules::batch),
-                                     granule("rows", "rows of a convolution's result", &Granules::rows)};
+  static const Table<Granules> table{
+      integer_within("filters", "of convolutions and dense layers", &Granules::filters, 1, kMostGranule),
+      integer_within("channels", "likewise; of depthwise convolutions their groups", &Granules::channels, 1, kMostGranule),
+      integer_within("batch", "samples", &Granules::batch, 1, kMostGranule),
+      integer_within("rows", "rows of a convolution's result", &Granules::rows, 1, kMostGranule)};
   return table;
 }
 
@@ -494,15 +487,15 @@ namespace {
 // Pairs of ranks of which no link says how they exchange messages. Of the devices of one host whose names differ in a number alone,
 // two stand for all.
 std::vector<std::string> absent_links(const Mesh& mesh) {
-  std::map<std::pair<std::string, std::string>, std::vector<int>> alike;  // by host and name
+  std::map<std::pair<std::string, std::string>, std::vector<int>> of_name;  // by host and name
   for (int r = 0; r < mesh.ranks(); r++) {
     std::string name = without_number(mesh.device(r).name);
     name.resize(name.find_last_not_of("0123456789") + 1);
-    std::vector<int>& two = alike[{mesh.device(r).host, name}];
+    std::vector<int>& two = of_name[{mesh.device(r).host, name}];
     if (two.size() < 2) two.push_back(r);
   }
   std::vector<int> ranks;
-  for (const auto& [which, two] : alike) ranks.insert(ranks.end(), two.begin(), two.end());
+  for (const auto& [which, two] : of_name) ranks.insert(ranks.end(), two.begin(), two.end());
   std::vector<std::string> notes;
   for (const bool one_host : {true, false})
     for (std::size_t i = 0, found = 0; i < ranks.size() && found == 0; i++)

@@ -100,9 +100,10 @@ Plan balance_within(const std::vector<Index>& memory, const Step& step, const Me
             ? "parameters are sent again in each micro-batch: a rank lacks the memory to keep what it receives of them for a whole "
               "step"
             : "frozen parameters are sent again in each step: a rank lacks the memory to keep what it receives of them");
-  if (const auto kept = kept_bytes(data); !kept.empty() && *std::max_element(kept.begin(), kept.end()) > 0)
+  const std::vector<Index> kept = kept_bytes(data);
+  if (const auto most = std::max_element(kept.begin(), kept.end()); most != kept.end() && *most > 0)
     data.notes.push_back(fmt::format("frozen parameters are sent in the first step and kept, up to {} on a rank",
-                                     bytes_text(static_cast<double>(*std::max_element(kept.begin(), kept.end())))));
+                                     bytes_text(static_cast<double>(*most))));
   for (std::string& note : reshaping_notes(data)) data.notes.push_back(std::move(note));
   if (options.baselines)
     data.baselines = baselines_of(layout.passes, mesh, layout.rules, profile, options.dtype,

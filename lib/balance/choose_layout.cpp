@@ -76,7 +76,8 @@ class LayoutChooser {
   std::vector<ChosenLayout> run() {
     const LayoutTables tables(passes_, mesh_, choices_, cost_);
     const std::vector<CostTable> costs = tables.tables();
-    const LeastSum best = least_sum(tables.values(), costs);
+    const std::vector<int> values = tables.values();
+    const LeastSum best = least_sum(values, costs);
     std::vector<Candidate> all{{best.values, choices_.rules(best.values)}};
     if (!profile_.empty() || !can_be_planned(step_, mesh_, all.front().rules)) {
       for (const std::vector<int>& chosen : uniform_layouts(step_, mesh_, choices_))
@@ -90,7 +91,7 @@ class LayoutChooser {
     const double near = all.front().seconds * (1 + (small ? kFarLayouts : kNearLayouts));
     for (const Candidate& c : all) {  // the nearest; then others until one fits in the devices' memory
       const bool fitting = std::any_of(out.begin(), out.end(), [](const ChosenLayout& o) { return fits(o.parts.plan); });
-      if (out.empty() || (out.size() < kMostLayouts && c.seconds <= near) || !fitting) out.push_back(searched(c, costs));
+      if (out.empty() || (out.size() < kMostLayouts && c.seconds <= near) || !fitting) out.push_back(searched(c));
     }
     std::stable_sort(out.begin(), out.end(), [](const ChosenLayout& a, const ChosenLayout& b) { return seconds(a) < seconds(b); });
     const auto simple = std::find_if(out.begin(), out.end(), [](const ChosenLayout& c) { return c.uniform; });
@@ -100,7 +101,7 @@ class LayoutChooser {
     std::string others;
     for (std::size_t k = 1; k < out.size(); k++)
       others += fmt::format("{}{} ({})", k == 1 ? "; predicted for others: " : ", ", out[k].text, seconds_text(seconds(out[k])));
-    if (!profile_.empty()) out.front().closest += others;
+    out.front().closest = closest(costs, values, out.front().chosen) + (profile_.empty() ? "" : others);
     return out;
   }
 
@@ -108,9 +109,7 @@ class LayoutChooser {
   static double seconds(const ChosenLayout& one) { return fits(one.parts.plan) ? one.parts.plan.step_seconds.value_or(0) : kNever; }
 
   // "; the closest other choice: fc by classes, +0.2 %": the change of one bundle that costs least on the tables.
-  std::string closest(const std::vector<CostTable>& costs, const std::vector<int>& chosen) const {
-    std::vector<int> values;
-    for (std::size_t b = 0; b < chosen.size(); b++) values.push_back(static_cast<int>(choices_.of(static_cast<int>(b)).size()));
+  std::string closest(const std::vector<CostTable>& costs, const std::vector<int>& values, const std::vector<int>& chosen) const {
     const double now = sum_of_tables(costs, values, chosen);
     double least = kNever;
     std::string which;
@@ -127,8 +126,8 @@ class LayoutChooser {
     return fmt::format("; the closest other choice: {}, +{:.1f} %", which, 100 * std::max(0.0, least / now - 1));
   }
 
-  ChosenLayout searched(const Candidate& of, const std::vector<CostTable>& costs) const {
-    ChosenLayout out{choices_.text(of.chosen), of.rules, passes_for(step_, of.rules), {}, of.uniform, closest(costs, of.chosen)};
+  ChosenLayout searched(const Candidate& of) const {
+    ChosenLayout out{choices_.text(of.chosen), of.chosen, of.rules, passes_for(step_, of.rules), {}, of.uniform};
     const Cost cost = cost_for(out.passes, mesh_, profile_, dtype_);
     out.parts = choose_parts(out.passes, mesh_, of.rules, profile_, dtype_, cost);
     return out;
@@ -149,7 +148,7 @@ std::vector<ChosenLayout> choose_layouts(const Step& step, const Mesh& mesh, con
                                          DType dtype) {
   if (rules.open.any()) return LayoutChooser(step, mesh, rules, profile, dtype).run();
   std::vector<ChosenLayout> out(1);
-  out.front() = {"", rules, passes_for(step, rules), {}};
+  out.front() = {.rules = rules, .passes = passes_for(step, rules)};
   const Passes& passes = out.front().passes;
   out.front().parts = choose_parts(passes, mesh, rules, profile, dtype, cost_for(passes, mesh, profile, dtype));
   return out;
@@ -166,22 +165,19 @@ std::vector<LayoutRules> layouts_to_measure(const Step& step, const Mesh& mesh, 
 
 LayoutRules with_open_parts(LayoutRules resolved, const LayoutRules& given) {
   if (!given.open.any()) return given;
-  const auto open = [](std::vector<Rule>& rules, const std::vector<Rule>* said) {
+  const auto open = [](std::vector<Rule>& rules, const std::vector<Rule>& said) {
     for (Rule& rule : rules) {
-      const auto same = [&](const Rule& r) { return r.dim == rule.dim; };
-      const Rule* own = nullptr;
-      if (said != nullptr)
-        if (const auto found = std::find_if(said->begin(), said->end(), same); found != said->end()) own = &*found;
-      if (own != nullptr)
+      const auto own = std::find_if(said.begin(), said.end(), [&](const Rule& r) { return r.dim == rule.dim; });
+      if (own != said.end())
         rule = *own;
       else if (!rule.axes.names.empty())
         rule.parts = CutBy::profile;
     }
   };
-  open(resolved.split, &given.split);
+  open(resolved.split, given.split);
   for (auto& [name, rules] : resolved.tensors) {
     const auto said = given.tensors.find(name);
-    open(rules, said == given.tensors.end() ? nullptr : &said->second);
+    open(rules, said == given.tensors.end() ? std::vector<Rule>{} : said->second);
   }
   resolved.homes = given.homes;
   return resolved;

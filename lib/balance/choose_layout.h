@@ -11,12 +11,13 @@
 namespace motley {
 
 struct ChosenLayout {
-  std::string text{};   // "conv2d_1 to conv2d_8 by batch; dense_9 by hidden"; empty: the rules said it
-  LayoutRules rules{};  // nothing open but parts
-  Passes passes{};      // passes_for() these rules
+  std::string text{};         // "conv2d_1 to conv2d_8 by batch; dense_9 by hidden"; empty: the rules said it
+  std::vector<int> chosen{};  // per bundle (LayoutChoices)
+  LayoutRules rules{};        // nothing open but parts
+  Passes passes{};            // passes_for() these rules
   ChosenParts parts{};
   bool uniform = false;   // one of LayoutChoices::uniform()
-  std::string closest{};  // for people: the change of one layer that costs least
+  std::string closest{};  // for people, of the first: the change of one layer that costs least, and the other layouts' seconds
 };
 
 // The least predicted of these, each with its best parts: the best layouts on tables (layout_tables.h) and the uniform ones

@@ -107,11 +107,7 @@ class Eliminator {
       }
       rest.seconds.push_back(least);
       best.seconds.push_back(value);
-      for (std::size_t i = rest.scope.size(); i-- > 0;)  // the next combination
-        if (int& digit = at(chosen, rest.scope[i]); ++digit < at(values_, rest.scope[i]))
-          break;
-        else
-          digit = 0;
+      next_values(values_, rest.scope, chosen);
     }
     tables_ = std::move(without);
     tables_.push_back(std::move(rest));
@@ -173,17 +169,13 @@ class Descent {
     std::vector<int> best = chosen, next = chosen;
     const double before = sum_of(touched, values_, chosen);
     double least = before;
-    for (std::size_t k = 0; k < combinations; k++) {
-      std::size_t rest = k;
-      for (const int v : variables) {
-        at(next, v) = static_cast<int>(rest % static_cast<std::size_t>(at(values_, v)));
-        rest /= static_cast<std::size_t>(at(values_, v));
-      }
+    for (const int v : variables) at(next, v) = 0;
+    const std::vector<int> first_fastest(variables.rbegin(), variables.rend());
+    for (std::size_t k = 0; k < combinations; k++, next_values(values_, first_fastest, next))
       if (const double seconds = sum_of(touched, values_, next); seconds < least) {
         least = seconds;
         best = next;
       }
-    }
     chosen = best;
     return least < before;
   }
@@ -196,6 +188,13 @@ class Descent {
 };
 
 }  // namespace
+
+void next_values(const std::vector<int>& values, const std::vector<int>& scope, std::vector<int>& chosen) {
+  for (auto v = scope.rbegin(); v != scope.rend(); v++) {
+    if (++at(chosen, *v) < at(values, *v)) return;
+    at(chosen, *v) = 0;
+  }
+}
 
 double sum_of_tables(const std::vector<CostTable>& tables, const std::vector<int>& values, const std::vector<int>& chosen) {
   std::vector<const CostTable*> all;

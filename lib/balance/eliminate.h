@@ -19,6 +19,9 @@ struct LeastSum {
   bool exact = true;  // false: tables would have become too large; the best that changes of one and two variables find
 };
 
+// The next combination of the values of the variables in `scope`, the last of them fastest; after the last combination the first.
+void next_values(const std::vector<int>& values, const std::vector<int>& scope, std::vector<int>& chosen);
+
 // The sum for one value per variable.
 double sum_of_tables(const std::vector<CostTable>& tables, const std::vector<int>& values, const std::vector<int>& chosen);
 

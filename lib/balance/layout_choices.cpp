@@ -5,7 +5,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <set>
 
 #include "base/at.h"
 #include "plan/effective_rules.h"
@@ -34,7 +33,13 @@ bool is_data(const StepTensor& t) {
 }  // namespace
 
 LayoutChoices::LayoutChoices(const Passes& passes, const Mesh& mesh, const LayoutRules& rules)
-    : passes_(passes), mesh_(mesh), given_(rules), bundles_(bundles_of(passes)), batch_(batch_dim(passes)) {
+    : passes_(passes),
+      mesh_(mesh),
+      given_(rules),
+      bundles_(bundles_of(passes)),
+      batch_(batch_dim(passes)),
+      slid_(slid_dims(passes)),
+      sizes_(reference_sizes(passes)) {
   for (const DerivedDim& d : passes.derived_dims) sources_[d.dim].push_back(d.of);
   for (std::size_t b = 0; b < bundles_.list.size(); b++) {
     std::vector<std::string> output, weights;
@@ -47,11 +52,10 @@ LayoutChoices::LayoutChoices(const Passes& passes, const Mesh& mesh, const Layou
     }
     made_.emplace_back();
     read_.emplace_back();
-    const std::set<std::string> slid = slid_dims(passes);
     for (const std::string& d : weights) (has(output, d) ? made_ : read_).back().push_back(d);
     if (weights.empty())
       for (const std::string& d : output)
-        if (d != batch_ && !slid.contains(d)) made_.back().push_back(d);
+        if (d != batch_ && !slid_.contains(d)) made_.back().push_back(d);
   }
   for (std::size_t b = 0; b < bundles_.list.size(); b++) choices_.push_back(choices_of(static_cast<int>(b)));
 }
@@ -60,27 +64,25 @@ std::vector<std::string> LayoutChoices::names_of(const std::string& dim) const {
   std::vector<std::string> out{dim};
   for (std::size_t i = 0; i < out.size(); i++)
     if (const auto from = sources_.find(out[i]); from != sources_.end())
-      for (const std::string& source : std::vector<std::string>(from->second)) add_once(out, source);
+      for (const std::string& source : from->second) add_once(out, source);
   return out;
 }
 
-std::string LayoutChoices::source_of(std::string dim) const {
+std::string LayoutChoices::source_of(const std::string& dim) const {
   return names_of(dim).back();
 }
 
 // Dims along which the tensors of the bundle's first layer may be cut.
 std::vector<std::string> LayoutChoices::dims_of(int bundle) const {
-  const std::set<std::string> slid = slid_dims(passes_);
-  const std::map<std::string, Index> sizes = reference_sizes(passes_);
-  const auto batch = sizes.find(batch_);
-  const bool few = batch == sizes.end() || batch->second < kFewSamples * mesh_.ranks();
+  const auto batch = sizes_.find(batch_);
+  const bool few = batch == sizes_.end() || batch->second < kFewSamples * mesh_.ranks();
   const std::string& head = at(bundles_.list, bundle).layers.front();
   std::vector<std::string> out;
   for (const StepTensor& t : passes_.tensors)
     if (t.layer == head && is_data(t))
       for (const Dim& d : t.shape.dims())
-        if (!d.name.starts_with("window-") && d.size > 1 && sizes.contains(source_of(d.name)) &&
-            (few || !slid.contains(d.name) || has(given_.open.dims, d.name)))
+        if (!d.name.starts_with("window-") && d.size > 1 && sizes_.contains(source_of(d.name)) &&
+            (few || !slid_.contains(d.name) || has(given_.open.dims, d.name)))
           add_once(out, source_of(d.name));
   return out;
 }

@@ -5,6 +5,7 @@
 #include <motley/rules.h>
 
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -44,7 +45,7 @@ class LayoutChoices {
   std::vector<std::string> dims_of(int bundle) const;
   std::vector<DimAxes> cuts_of(const StepTensor& tensor, const LayoutChoice& choice) const;
   std::vector<std::string> names_of(const std::string& dim) const;  // itself, then the dims that it is derived from
-  std::string source_of(std::string dim) const;                     // the last of these: a choice names it
+  std::string source_of(const std::string& dim) const;              // the last of these: a choice names it
   std::string own_name(int bundle, const std::string& dim) const;
   bool is_open(int bundle) const;
   int find(int bundle, const std::vector<DimAxes>& cuts) const;
@@ -54,6 +55,8 @@ class LayoutChoices {
   const LayoutRules& given_;
   Bundles bundles_;
   std::string batch_;
+  std::set<std::string> slid_;  // dims that windows slide over
+  std::map<std::string, Index> sizes_;
   std::map<std::string, std::vector<std::string>> sources_{};  // of derived dims
   std::vector<std::vector<std::string>> made_{}, read_{};      // per bundle: dims of its weights that its result has, and has not
   std::vector<std::vector<LayoutChoice>> choices_{};

@@ -46,9 +46,10 @@ LayoutTables::LayoutTables(const Passes& passes, const Mesh& mesh, const LayoutC
     at(writers_, passes.passes[p].writes.tensor).push_back(static_cast<int>(p));
     for (const PassOperand& o : passes.passes[p].reads) at(readers_, o.tensor).push_back(static_cast<int>(p));
   }
-  add_sweepers();
+  layouts_ = layouts();
   find_parts();
-  add_sweepers();
+  layouts_ = layouts();
+  for (const Layouts& its : layouts_) sweepers_.emplace_back(passes, mesh, its, cost);
   add_work();
 }
 
@@ -77,23 +78,24 @@ LayoutRules LayoutTables::with_parts(LayoutRules rules) const {
   return rules;
 }
 
-void LayoutTables::add_sweepers() {
-  sweepers_.clear();
+std::vector<Layouts> LayoutTables::layouts() const {
+  std::vector<Layouts> out;
   for (int k = 0; k < most_choices(); k++) {
     std::vector<int> chosen;
     for (const int n : values()) chosen.push_back(std::min(k, n - 1));
     try {
-      sweepers_.emplace_back(passes_, mesh_, Layouts(passes_, mesh_, with_parts(choices_.rules(chosen))), cost_);
+      out.emplace_back(passes_, mesh_, with_parts(choices_.rules(chosen)));
     } catch (const LayoutError&) {  // derived dims leave two cuts of one tensor on one axis: priced as if nothing was cut
-      sweepers_.emplace_back(passes_, mesh_, Layouts(passes_, mesh_, {}), cost_);
+      out.emplace_back(passes_, mesh_, LayoutRules{});
     }
   }
+  return out;
 }
 
 // The pass cuts what its own layer's tensors are cut along: the result, or what it reads of it.
 Pick LayoutTables::pick_of(int pass, int choice) const {
   const Pass& p = at(passes_.passes, pass);
-  const Layouts& layouts = at(sweepers_, choice).layouts();
+  const Layouts& layouts = at(layouts_, choice);
   const int bundle = at(choices_.bundles().of_pass, pass);
   Pick pick;
   const auto offer = [&](const PassOperand& o) {
@@ -235,15 +237,8 @@ CostTable LayoutTables::table_of(int tensor, const std::vector<int>& writers, co
   std::vector<int> chosen(values.size(), 0);
   std::size_t entries = 1;
   for (const int b : out.scope) entries *= static_cast<std::size_t>(at(values, b));
-  for (std::size_t here = 0; here < entries; here++) {
-    std::size_t rest = here;
-    for (std::size_t i = out.scope.size(); i-- > 0;) {
-      const auto n = static_cast<std::size_t>(at(values, out.scope[i]));
-      at(chosen, out.scope[i]) = static_cast<int>(rest % n);
-      rest /= n;
-    }
+  for (std::size_t here = 0; here < entries; here++, next_values(values, out.scope, chosen))
     out.seconds.push_back(cost_of(tensor, writers, readers, chosen));
-  }
   return out;
 }
 

@@ -30,7 +30,7 @@ class LayoutTables {
     std::vector<std::string> axes{};
     std::vector<Index> sizes{};
   };
-  void add_sweepers();
+  std::vector<Layouts> layouts() const;
   void find_parts();
   void add_seconds(int pass, const Part& part, const Variable& v,
                    std::vector<std::vector<std::pair<Index, double>>>& of_rank) const;
@@ -48,7 +48,8 @@ class LayoutTables {
   const LayoutChoices& choices_;
   const Cost& cost_;
   std::vector<Part> parts_{};
-  std::deque<Sweeper> sweepers_{};             // the k-th: every bundle as its k-th choice says (its last, if it has fewer)
+  std::vector<Layouts> layouts_{};             // the k-th: every bundle as its k-th choice says (its last, if it has fewer)
+  std::deque<Sweeper> sweepers_{};             // of these
   std::vector<std::vector<PassPlan>> work_{};  // [pass][choice of its bundle]
   std::vector<std::vector<int>> writers_{}, readers_{};  // per tensor: passes of some layer
 };

@@ -159,10 +159,6 @@ class Rounds {
   const double start_ = seconds_now();
 };
 
-}  // namespace
-
-namespace {
-
 bool has_quiet(const StepRounds& rounds) {
   return std::count_if(rounds.begin(), rounds.end(), [](const StepVisit& v) { return !v.disturbed; }) >= 2;
 }
