@@ -32,9 +32,9 @@ std::vector<std::size_t> order_of(const Shape& to, const Shape& from) {
   return order;
 }
 
-template <class T>
-std::vector<T> ordered(const std::vector<T>& in, const std::vector<std::size_t>& order) {
-  std::vector<T> out(in.size());
+template <class List>
+List ordered(const List& in, const std::vector<std::size_t>& order) {
+  List out(in.size());
   for (std::size_t d = 0; d < order.size(); d++) out[order[d]] = in[d];
   return out;
 }

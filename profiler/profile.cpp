@@ -118,17 +118,21 @@ KernelSpec bare(KernelSpec spec) {
 constexpr std::size_t kNearest = 3;
 
 // How unlike two kernels of one op and pass are: the sum of the logarithms of their extents' ratios.
-double distance_of(const KernelSpec& a, const KernelSpec& b) {
-  const auto apart = [](double x, double y) { return std::abs(std::log2((x + 1) / (y + 1))); };
-  const auto real = [](Index v) { return static_cast<double>(v); };
-  if (by_element(a))
-    return apart(flops(a), flops(b)) +
-           apart(real(static_cast<Index>(a.operands.size())), real(static_cast<Index>(b.operands.size())));
-  double sum = 0;
+using Extents = std::array<double, 10>;  // logarithms
+Extents extents_of(const KernelSpec& spec) {
+  const auto log = [](double extent) { return std::log2(extent + 1); };
+  if (by_element(spec)) return {log(flops(spec)), log(static_cast<double>(spec.operands.size()))};
+  Extents out{};
+  std::size_t i = 0;
   for (Index Roles::*const role :
        {&Roles::n, &Roles::c, &Roles::h, &Roles::w, &Roles::f, &Roles::r, &Roles::s, &Roles::p, &Roles::q, &Roles::g})
-    sum += apart(real(a.roles.*role), real(b.roles.*role));
-  return sum + (a.stride == b.stride ? 0 : 1) + (a.dilation == b.dilation ? 0 : 1);
+    out[i++] = log(static_cast<double>(spec.roles.*role));
+  return out;
+}
+double distance_of(const KernelSpec& a, const Extents& extents_a, const KernelSpec& b, const Extents& extents_b) {
+  double sum = (a.stride == b.stride ? 0 : 1) + (a.dilation == b.dilation ? 0 : 1);
+  for (std::size_t i = 0; i < extents_a.size(); i++) sum += std::abs(extents_a[i] - extents_b[i]);
+  return sum;
 }
 
 }  // namespace
@@ -186,7 +190,7 @@ void Profile::add(KernelPoint point) {
   (p.supported ? supported_ : unsupported_).insert(kind_of(p.device, p.spec));
   if (!p.supported) return;
   if (p.spec != bare(p.spec)) return add_epilogue(p);
-  if (is_new) by_rate_[rate_key(p.device, p.spec)].push_back(at);
+  if (is_new) by_rate_[rate_key(p.device, p.spec)].push_back({extents_of(p.spec), at});
   add_to_families(at);
 }
 
@@ -300,9 +304,10 @@ double Profile::modelled_seconds(int device, const KernelSpec& spec) const {
     double distance = HUGE_VAL, rate = 0;
   };
   std::array<Near, kNearest> nearest{};  // the farthest first
-  for (const std::size_t i : points->second) {
-    const KernelPoint& p = kernels_[i];
-    const double distance = distance_of(p.spec, spec);
+  const Extents extents = extents_of(spec);
+  for (const RatePoint& one : points->second) {
+    const KernelPoint& p = kernels_[one.point];
+    const double distance = distance_of(p.spec, one.extents, spec, extents);
     if (p.seconds.typical() <= 0 || distance >= nearest.front().distance) continue;
     nearest.front() = {distance, flops(p.spec) / p.seconds.typical()};
     std::sort(nearest.begin(), nearest.end(), [](const Near& a, const Near& b) { return a.distance > b.distance; });

@@ -5,6 +5,7 @@
 #include <motley/device.h>
 #include <motley/kernel_spec.h>
 
+#include <array>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -194,6 +195,10 @@ class Profile {
     double sum = 0;
     int count = 0;
   };
+  struct RatePoint {
+    std::array<double, 10> extents{};  // logarithms, of what distance_of() compares
+    std::size_t point = 0;             // index into kernels_
+  };
   double between(const FamilyPoint* below, const FamilyPoint& above, Index samples) const;
   Estimate bare_seconds(int device, const KernelSpec& spec) const;  // a spec without bias and epilogue
   double modelled_seconds(int device, const KernelSpec& spec) const;
@@ -206,7 +211,7 @@ class Profile {
   std::unordered_map<std::size_t, std::vector<FamilyPoint>> by_family_{};  // (device, spec without one extent), extents ascending
   std::unordered_set<std::size_t> supported_{}, unsupported_{};            // kinds: (device, spec without extents)
   std::unordered_map<std::size_t, Mean> epilogues_{};                      // (device, op, epilogue) -> seconds per element
-  std::unordered_map<std::size_t, std::vector<std::size_t>> by_rate_{};    // (device, op, pass, dtype) -> points
+  std::unordered_map<std::size_t, std::vector<RatePoint>> by_rate_{};      // (device, op, pass, dtype) -> points
 };
 
 /// @}

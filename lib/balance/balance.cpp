@@ -9,7 +9,6 @@
 
 #include "balance/balance_within.h"
 #include "balance/baselines.h"
-#include "balance/choose_apart.h"
 #include "balance/near_rules.h"
 #include "balance/needed_kernels.h"
 #include "balance/timed_steps.h"
@@ -90,7 +89,6 @@ Plan balance_within(const std::vector<Index>& memory, const Step& step, const Me
   ChosenParts& chosen = layout.parts;
   PlanData data = std::move(chosen.plan);
   if (const auto undefined = undefined_statistics(data, mesh)) throw UserError(*undefined);
-  choose_apart(data, profile);
   data.cuts = std::move(chosen.cuts);
   data.notes = std::move(chosen.notes);
   if (!layout.text.empty()) data.notes.push_back(fmt::format("layout chosen: {}{}", layout.text, layout.closest));
@@ -106,8 +104,8 @@ Plan balance_within(const std::vector<Index>& memory, const Step& step, const Me
                                      bytes_text(static_cast<double>(*most))));
   for (std::string& note : reshaping_notes(data)) data.notes.push_back(std::move(note));
   if (options.baselines)
-    data.baselines = baselines_of(layout.passes, mesh, layout.rules, profile, options.dtype,
-                                  cost_for(layout.passes, mesh, profile, options.dtype), chosen.base);
+    data.baselines =
+        baselines_of(layout.priced->passes, mesh, layout.rules, profile, options.dtype, layout.priced->cost, chosen.base);
   if (const auto& b = data.baselines.fast_alone; b && data.step_seconds && *b < *data.step_seconds * 0.99)
     data.notes.push_back(
         fmt::format("one device alone would take {:.3f} ms a step, this plan {:.3f} ms: the rules leave work on the others; "

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "balance/choose_apart.h"
 #include "balance/choose_tiles.h"
 #include "balance/part_tables.h"
 #include "plan/planner.h"
@@ -19,10 +18,11 @@ Baseline baselines_of(const Passes& passes, const Mesh& mesh, const LayoutRules&
                                    proportional = cut_by(rules, passes, CutBy::proportional),
                                    open = cut_by(rules, passes, CutBy::profile);
   if (profile.empty() || !even) return out;
-  const auto planned = [&](const LayoutRules& resolved) { return plan_with(passes, mesh, resolved, profile, dtype, &cost); };
+  const auto planned = [&](const LayoutRules& resolved) {
+    return predicted(plan_with(passes, mesh, resolved, profile, dtype, &cost), profile);
+  };
   const auto possible = [&](PlanData plan) {
     choose_tiles(plan, profile);
-    choose_apart(plan, profile);
     return fits(plan) && plan.step_seconds < kImpossibleSeconds ? plan.step_seconds : std::nullopt;
   };
   const bool known = base && rules.places.empty() && open->split == rules.split && open->tensors == rules.tensors;

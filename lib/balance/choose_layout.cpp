@@ -35,12 +35,10 @@ struct Candidate {
 };
 
 // Nothing: these layouts cannot be planned.
-std::optional<double> seconds_of(const Step& step, const Mesh& mesh, const LayoutRules& resolved, const Profile& profile,
+std::optional<double> seconds_of(const PricedPasses& priced, const Mesh& mesh, const LayoutRules& resolved, const Profile& profile,
                                  DType dtype) {
   try {
-    const Passes passes = passes_for(step, resolved);
-    const Cost cost = cost_for(passes, mesh, profile, dtype);
-    const PlanData plan = predicted(plan_with(passes, mesh, resolved, profile, dtype, &cost), profile);
+    const PlanData plan = predicted(plan_with(priced.passes, mesh, resolved, profile, dtype, &priced.cost), profile);
     if (undefined_statistics(plan, mesh)) return std::nullopt;
     return plan.step_seconds;
   } catch (const UserError&) {
@@ -69,12 +67,13 @@ class LayoutChooser {
         mesh_(mesh),
         profile_(profile),
         dtype_(dtype),
-        passes_(passes_for(step, rules)),
-        choices_(passes_, mesh, rules),
-        cost_(cost_for(passes_, mesh, profile, dtype)) {}
+        priced_(step, mesh, profile, dtype),
+        all_(priced_.of(rules)),
+        passes_(all_->passes),
+        choices_(passes_, mesh, rules) {}
 
   std::vector<ChosenLayout> run() {
-    const LayoutTables tables(passes_, mesh_, choices_, cost_);
+    const LayoutTables tables(passes_, mesh_, choices_, all_->cost);
     const std::vector<CostTable> costs = tables.tables();
     const std::vector<int> values = tables.values();
     const LeastSum best = least_sum(values, costs);
@@ -83,7 +82,8 @@ class LayoutChooser {
       for (const std::vector<int>& chosen : uniform_layouts(step_, mesh_, choices_))
         if (std::none_of(all.begin(), all.end(), [&](const Candidate& c) { return c.chosen == chosen; }))
           all.push_back({chosen, choices_.rules(chosen), true});
-      for (Candidate& c : all) c.seconds = seconds_of(step_, mesh_, tables.with_parts(c.rules), profile_, dtype_).value_or(kNever);
+      for (Candidate& c : all)
+        c.seconds = seconds_of(*priced_.of(c.rules), mesh_, tables.with_parts(c.rules), profile_, dtype_).value_or(kNever);
       std::stable_sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; });
     }
     std::vector<ChosenLayout> out;
@@ -98,6 +98,7 @@ class LayoutChooser {
     if (simple != out.end() && seconds(*simple) * (1 - kWorth) < seconds(out.front())) std::rotate(out.begin(), simple, simple + 1);
     while (out.size() > kMostLayouts || (out.size() > 1 && !(seconds(out.back()) <= seconds(out.front()) * (1 + kNearLayouts))))
       out.pop_back();
+    if (out.front().parts.may_improve) search_parts(out.front(), Moves::units);
     std::string others;
     for (std::size_t k = 1; k < out.size(); k++)
       others += fmt::format("{}{} ({})", k == 1 ? "; predicted for others: " : ", ", out[k].text, seconds_text(seconds(out[k])));
@@ -126,20 +127,23 @@ class LayoutChooser {
     return fmt::format("; the closest other choice: {}, +{:.1f} %", which, 100 * std::max(0.0, least / now - 1));
   }
 
-  ChosenLayout searched(const Candidate& of) const {
-    ChosenLayout out{choices_.text(of.chosen), of.chosen, of.rules, passes_for(step_, of.rules), {}, of.uniform};
-    const Cost cost = cost_for(out.passes, mesh_, profile_, dtype_);
-    out.parts = choose_parts(out.passes, mesh_, of.rules, profile_, dtype_, cost);
+  ChosenLayout searched(const Candidate& of) {
+    ChosenLayout out{choices_.text(of.chosen), of.chosen, of.rules, priced_.of(of.rules), {}, of.uniform};
+    search_parts(out, Moves::none);
     return out;
+  }
+  void search_parts(ChosenLayout& of, Moves moves) const {
+    of.parts = choose_parts(of.priced->passes, mesh_, of.rules, profile_, dtype_, of.priced->cost, moves);
   }
 
   const Step& step_;
   const Mesh& mesh_;
   const Profile& profile_;
   const DType dtype_;
-  const Passes passes_;
+  PassesByRules priced_;
+  const std::shared_ptr<const PricedPasses> all_;  // under the given rules
+  const Passes& passes_;
   const LayoutChoices choices_;
-  const Cost cost_;
 };
 
 }  // namespace
@@ -148,9 +152,9 @@ std::vector<ChosenLayout> choose_layouts(const Step& step, const Mesh& mesh, con
                                          DType dtype) {
   if (rules.open.any()) return LayoutChooser(step, mesh, rules, profile, dtype).run();
   std::vector<ChosenLayout> out(1);
-  out.front() = {.rules = rules, .passes = passes_for(step, rules)};
-  const Passes& passes = out.front().passes;
-  out.front().parts = choose_parts(passes, mesh, rules, profile, dtype, cost_for(passes, mesh, profile, dtype));
+  out.front() = {.rules = rules, .priced = PassesByRules(step, mesh, profile, dtype).of(rules)};
+  const PricedPasses& priced = *out.front().priced;
+  out.front().parts = choose_parts(priced.passes, mesh, rules, profile, dtype, priced.cost);
   return out;
 }
 

@@ -3,18 +3,20 @@
 #pragma once
 #include <motley/step.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "balance/choose_parts.h"
+#include "balance/priced_passes.h"
 
 namespace motley {
 
 struct ChosenLayout {
-  std::string text{};         // "conv2d_1 to conv2d_8 by batch; dense_9 by hidden"; empty: the rules said it
-  std::vector<int> chosen{};  // per bundle (LayoutChoices)
-  LayoutRules rules{};        // nothing open but parts
-  Passes passes{};            // passes_for() these rules
+  std::string text{};                            // "conv2d_1 to conv2d_8 by batch; dense_9 by hidden"; empty: the rules said it
+  std::vector<int> chosen{};                     // per bundle (LayoutChoices)
+  LayoutRules rules{};                           // nothing open but parts
+  std::shared_ptr<const PricedPasses> priced{};  // under these rules
   ChosenParts parts{};
   bool uniform = false;   // one of LayoutChoices::uniform()
   std::string closest{};  // for people, of the first: the change of one layer that costs least, and the other layouts' seconds

@@ -52,7 +52,8 @@ std::string explain(const DimBalance& best) {
 
 class Chooser {
  public:
-  Chooser(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype, const Cost& cost)
+  Chooser(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype, const Cost& cost,
+          Moves moves)
       : passes_(passes),
         mesh_(mesh),
         rules_(rules),
@@ -60,6 +61,7 @@ class Chooser {
         variables_(variables_of(passes, mesh, rules)),
         all_(static_cast<std::size_t>(mesh.ranks()), true),
         cost_(cost),
+        moves_(moves),
         trials_(passes, mesh, rules, profile, dtype, variables_, cost_) {
     const double size = static_cast<double>(passes.passes.size()) * static_cast<double>(mesh.ranks());
     most_plans_ = static_cast<int>(std::clamp(20000 / size, double{kFewestPlans}, 96.0));
@@ -83,6 +85,7 @@ class Chooser {
     out.rules = with_parts(rules_, mesh_, variables_, best.of.parts);
     out.plan = std::move(best.plan);
     out.base = std::move(base_);
+    out.may_improve = may_improve_;
     list_near(out, best);
     list_cuts(out, best.of.why);
     return out;
@@ -220,7 +223,8 @@ class Chooser {
     if (std::isfinite(fused)) bounds_ = PartBounds(*base_, mesh_, cost_, variables_, std::min(fused, 1.0));
     list_sets();
     consider(best);
-    move_units(best, most_plans_ - kFewestPlans);
+    may_improve_ = moves_ == Moves::none && most_plans_ > kFewestPlans;
+    if (!may_improve_) move_units(best, most_plans_ - kFewestPlans);
     return best;
   }
 
@@ -456,6 +460,8 @@ class Chooser {
   std::vector<Variable> variables_;
   RankSet all_;
   const Cost& cost_;
+  const Moves moves_;
+  bool may_improve_ = false;
   PartTrials trials_;
   std::optional<PlanData> base_{};  // even parts
   std::vector<double> alone_{};     // per rank: seconds of the whole step
@@ -478,8 +484,8 @@ Cost cost_for(const Passes& passes, const Mesh& mesh, const Profile& profile, DT
 }
 
 ChosenParts choose_parts(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype,
-                         const Cost& cost) {
-  return Chooser(passes, mesh, rules, profile, dtype, cost).choose();
+                         const Cost& cost, Moves moves) {
+  return Chooser(passes, mesh, rules, profile, dtype, cost, moves).choose();
 }
 
 }  // namespace motley

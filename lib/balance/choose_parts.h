@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rules with parts "profile" or "proportional" -> rules with given parts.
 #pragma once
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,7 +21,10 @@ struct ChosenParts {
   std::vector<Assignment> near{};
   std::vector<CutChoice> cuts{};
   std::vector<std::string> notes{};
+  bool may_improve = false;  // Moves::none: moved units might have made it faster
 };
+
+enum class Moves : std::uint8_t { none, units };  // none: for a comparison of layouts
 
 // With a profile: the least predicted of a list of whole plans in virtual time: on all ranks, on each rank alone, on every prefix
 // of the ranks by speed, on all without one host, and (with up to four ranks) on every set of them; each with even, proportional,
@@ -30,7 +34,7 @@ struct ChosenParts {
 // Limits of memory are looked at only if that plan exceeds one: then the search goes on from parts near it that fit.
 // Without a profile: even. `cost`: cost_for() these arguments. Pure.
 ChosenParts choose_parts(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype,
-                         const Cost& cost);
+                         const Cost& cost, Moves moves = Moves::units);
 // Of the profile; without one all ranks are equally fast.
 Cost cost_for(const Passes& passes, const Mesh& mesh, const Profile& profile, DType dtype);
 

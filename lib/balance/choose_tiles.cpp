@@ -31,6 +31,7 @@ std::optional<PlanData> best_tiling(const PlanData& data, int tensor, Hop Tensor
   std::optional<PlanData> best;
   for (int tiles : kTileCounts) {
     PlanData trial = data;
+    trial.apart.clear();
     Hop& tiled = at(trial.tensors, tensor).*hop;
     tiled.schedule = {};  // a tile is sent directly
     tiled.tiles = tiles;
@@ -55,7 +56,6 @@ void choose_tiles(PlanData& data, const Profile& profile) {
     return std::any_of(kHops.begin(), kHops.end(), [&](auto hop) { return may_overlap(data, t.*hop); });
   };
   if (profile.empty() || std::none_of(data.tensors.begin(), data.tensors.end(), overlaps)) return;
-  if (!data.step_seconds) predict(data, profile);
   int left = kMostTiled;
   for (const ExposedWait& wait : exposed_waits(data, profile)) {
     if (left == 0 || wait.seconds < kMinGain * *data.step_seconds) return;

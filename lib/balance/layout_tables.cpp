@@ -147,7 +147,7 @@ void LayoutTables::add_seconds(int p, const Part& part, const Variable& v,
   const Pick pick = pick_of(p, static_cast<int>(alone - all.begin()));
   if (pick.empty() || pick.front().cut.axes != v.axes) return;
   const Pass& pass = at(passes_.passes, p);
-  std::vector<Range> whole;
+  Box whole;
   for (const PassIndex& i : pass.indices) whole.push_back({0, i.size});
   for (int r = 0; r < mesh_.ranks(); r++)
     for (auto& [k, seconds] : at(of_rank, r)) seconds += cost_.pass(r, p, with_part(whole, pass, pick.front().index, v, k));

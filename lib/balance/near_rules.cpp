@@ -53,10 +53,10 @@ const NearRules* fastest_that_ran(const std::vector<NearRules>& near, const Time
 
 }  // namespace
 
-std::vector<NearRules> near_rules(const std::vector<ChosenLayout>& layouts, const Mesh& mesh, const Profile& profile, DType dtype) {
+std::vector<NearRules> near_rules(const std::vector<ChosenLayout>& layouts, const Mesh& mesh) {
   const ChosenLayout& first = layouts.front();
   const LayoutRules& rules = first.rules;
-  const Passes& passes = first.passes;
+  const Passes& passes = first.priced->passes;
   const ChosenParts& chosen = first.parts;
   std::vector<NearRules> out{{first.text.empty() ? name_of_rules(chosen.rules) : first.text, chosen.rules}};
   const std::vector<Variable> variables = variables_of(passes, mesh, rules);
@@ -71,7 +71,7 @@ std::vector<NearRules> near_rules(const std::vector<ChosenLayout>& layouts, cons
   if (open) {
     const auto with = [&](const Assignment& parts) { return with_parts(rules, mesh, variables, parts); };
     add(with(even_over(RankSet(static_cast<std::size_t>(mesh.ranks()), true), chosen.rules, mesh, variables)), "even parts", 0);
-    const std::vector<double> seconds = seconds_alone(passes, mesh, cost_for(passes, mesh, profile, dtype));
+    const std::vector<double> seconds = seconds_alone(passes, mesh, first.priced->cost);
     RankSet fastest(seconds.size(), false);
     const auto best = std::min_element(seconds.begin(), seconds.end()) - seconds.begin();
     at(fastest, best) = true;
@@ -86,12 +86,12 @@ ChosenLayout choose_by_steps(const Step& step, const Mesh& mesh, const LayoutRul
                              const TimedSteps* steps) {
   std::vector<ChosenLayout> layouts = choose_layouts(step, mesh, rules, profile, dtype);
   if (steps == nullptr) return std::move(layouts.front());
-  const std::vector<NearRules> near = near_rules(layouts, mesh, profile, dtype);
+  const std::vector<NearRules> near = near_rules(layouts, mesh);
   const NearRules* fastest = fastest_that_ran(near, *steps);
   if (fastest == nullptr || fastest->rules == layouts.front().parts.rules) return std::move(layouts.front());
   ChosenLayout& layout = layouts[fastest->layout];
-  const Passes passes = passes_for(step, fastest->rules);
-  ChosenParts out = choose_parts(passes, mesh, fastest->rules, profile, dtype, cost_for(passes, mesh, profile, dtype));
+  const auto priced = PassesByRules(step, mesh, profile, dtype).of(fastest->rules);
+  ChosenParts out = choose_parts(priced->passes, mesh, fastest->rules, profile, dtype, priced->cost);
   if (!fits(out.plan)) return std::move(layouts.front());
   for (std::size_t i = 0; i < out.cuts.size() && i < layout.parts.cuts.size(); i++)
     if (!layout.parts.cuts[i].why.empty()) out.cuts[i].why = "the fastest in real steps";

@@ -17,7 +17,7 @@ struct NearRules {
 };
 // What real steps decide between: first the chosen ones, then even parts, all parts on the fastest rank, then other layouts, then
 // parts predicted within 15 % of the chosen ones, the fastest first; at most 8. Those chosen alone: nothing was open.
-std::vector<NearRules> near_rules(const std::vector<ChosenLayout>& layouts, const Mesh& mesh, const Profile& profile, DType dtype);
+std::vector<NearRules> near_rules(const std::vector<ChosenLayout>& layouts, const Mesh& mesh);
 
 // The first of choose_layouts(); where real steps of the step were timed (nullptr: none), the fastest of near_rules() that ran and
 // fits.

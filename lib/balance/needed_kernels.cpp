@@ -53,12 +53,12 @@ std::vector<KernelSpec> kernels_of(const CommonPlan& plan, int rank) {
 std::vector<KernelSpec> kernels_fused_and_apart(const PlanData& plan, int rank) {
   PlanData all = plan;
   all.apart.clear();
-  std::vector<Fusion> made;
-  compile(all, rank, &made);
+  Fusions fusions;
+  compile(all, rank, &fusions);
   Specs out;
-  for (Fusion& f : made)
-    for (auto* list : {&f.fused, &f.apart})
-      for (KernelSpec& spec : *list) out.add_whole(std::move(spec));
+  for (const Fusion& f : fusions.made())
+    for (const auto* list : {&f.fused, &f.apart})
+      for (const KernelSpec& spec : *list) out.add_whole(spec);
   return out.list;
 }
 
@@ -90,9 +90,9 @@ void add_sizes(Specs& out, const PlanData& data, const Mesh& mesh, const std::ve
       if (index < 0) continue;
       const Work& own = at(plan.work, rank);
       const auto any = std::find_if(plan.work.begin(), plan.work.end(), [](const Work& w) { return w.any; });
-      const std::vector<Range>& box = own.any ? own.box : any->box;
+      const Box& box = own.any ? own.box : any->box;
       for (Index k : sizes(v))
-        for (const std::vector<Range>& one : kernel_boxes(pass, with_part(box, pass, index, v, k)))
+        for (const Box& one : kernel_boxes(pass, with_part(box, pass, index, v, k)))
           out.add(timed_kernel_of(passes, static_cast<int>(p), one, data.dtype, data.formats).spec);
     }
 }

@@ -18,7 +18,7 @@ PartBounds::PartBounds(const PlanData& base, const Mesh& mesh, const Cost& cost,
     const PassPlan& plan = base.pass_plans[p];
     const auto follows = [&](const Variable& v) { return following(base, mesh, pass, plan, v) >= 0; };
     if (plan.work.empty() || std::none_of(variables.begin(), variables.end(), follows)) continue;
-    std::vector<Range> all;
+    Box all;
     for (const PassIndex& i : pass.indices) all.push_back({0, i.size});
     std::vector<double>& seconds = passes_.emplace_back();
     for (int r = 0; r < mesh.ranks(); r++) at(sums_, r) += seconds.emplace_back(fused * cost.pass(r, static_cast<int>(p), all));

@@ -137,7 +137,7 @@ int following(const PlanData& data, const Mesh& mesh, const Pass& pass, const Pa
   return -1;
 }
 
-std::vector<Range> with_part(std::vector<Range> box, const Pass& pass, int index, const Variable& v, Index k) {
+Box with_part(Box box, const Pass& pass, int index, const Variable& v, Index k) {
   auto size = [&](int i) { return at(pass.indices, i).size; };
   for (const Window& w : pass.windows)  // windows that bound the index, or that it bounds
     for (const Window& other : pass.windows)

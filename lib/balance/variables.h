@@ -47,6 +47,6 @@ std::vector<Variable> variables_of(const Passes& passes, const Mesh& mesh, const
 // The index through which a pass's work follows the cut of `v`; -1: there is none.
 int following(const PlanData& data, const Mesh& mesh, const Pass& pass, const PassPlan& plan, const Variable& v);
 // A pass's work box when the part of `v` has k units: `box` with that index from 0 to k, scaled to the index's size.
-std::vector<Range> with_part(std::vector<Range> box, const Pass& pass, int index, const Variable& v, Index k);
+Box with_part(Box box, const Pass& pass, int index, const Variable& v, Index k);
 
 }  // namespace motley

@@ -2,6 +2,8 @@
 // The one hash of the project: XXH3, 64 bits (Y. Collet, xxHash 0.8: its values are fixed), over the fields of values or over
 // bytes.
 #pragma once
+#include <motley/dims.h>
+
 #include <array>
 #include <bit>
 #include <cstring>
@@ -51,6 +53,11 @@ class Hash {
   }
   template <class T>
   Hash& add(const std::vector<T>& v) {
+    add(v.size());
+    return elements(v);
+  }
+  template <class T>
+  requires std::is_same_v<T, Box> Hash& add(const T& v) {
     add(v.size());
     return elements(v);
   }

@@ -20,14 +20,14 @@ bool overlap(const std::vector<Shard>& held) {
   return false;
 }
 
-std::vector<std::vector<Range>> panels_of(const View& view, const std::vector<Shard>& held) {
-  std::set<std::vector<Range>> all;
+std::vector<Box> panels_of(const View& view, const std::vector<Shard>& held) {
+  std::set<Box> all;
   for (const Shard& h : held) {
-    std::vector<Range> here;
+    Box here;
     for (std::size_t d : view.panels) here.push_back(h.box[d]);
     all.insert(here);
   }
-  if (all.empty()) all.insert(std::vector<Range>{});
+  if (all.empty()) all.insert(Box{});
   return {all.begin(), all.end()};
 }
 

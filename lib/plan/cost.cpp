@@ -19,11 +19,11 @@ Cost::Cost(const Passes& passes, const Mesh& mesh, const Profile& profile, std::
   known_.resize(passes.passes.size() * static_cast<std::size_t>(mesh.ranks()));
 }
 
-double Cost::pass(int rank, int pass, const std::vector<Range>& work) const {
+double Cost::pass(int rank, int pass, const Box& work) const {
   auto& known = known_[static_cast<std::size_t>(rank) * passes_.passes.size() + static_cast<std::size_t>(pass)];
   if (auto found = known.find(work); found != known.end()) return found->second;
   double cost = 0;
-  for (const std::vector<Range>& box : kernel_boxes(at(passes_.passes, pass), work)) {
+  for (const Box& box : kernel_boxes(at(passes_.passes, pass), work)) {
     const auto [spec, count] = timed_kernel_of(passes_, pass, box, dtype_, formats_);
     cost += (measured() ? profile_.seconds(rank, spec).seconds : flops(spec) / at(speeds_, rank)) / count;
   }
@@ -58,7 +58,7 @@ Index Cost::item_bytes(int tensor) const {
 std::vector<double> seconds_alone(const Passes& passes, const Mesh& mesh, const Cost& cost) {
   std::vector<double> out(static_cast<std::size_t>(mesh.ranks()), 0.0);
   for (std::size_t p = 0; p < passes.passes.size(); p++) {
-    std::vector<Range> all;
+    Box all;
     for (const PassIndex& i : passes.passes[p].indices) all.push_back({0, i.size});
     for (int r = 0; r < mesh.ranks(); r++) at(out, r) += cost.pass(r, static_cast<int>(p), all);
   }

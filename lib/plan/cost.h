@@ -22,7 +22,7 @@ class Cost {
        std::vector<Format> formats, double message_weight = 1);
   bool measured() const { return !profile_.empty(); }
   double message_weight() const { return message_weight_; }
-  double pass(int rank, int pass, const std::vector<Range>& work) const;
+  double pass(int rank, int pass, const Box& work) const;
   // Between ranks that share memory: of reading in place.
   MessageSeconds message(int from, int to, Index bytes) const;
   // Of an exchange between two ranks, beside its messages: once for every rank from which another one reads in place.
@@ -40,7 +40,7 @@ class Cost {
   std::vector<Format> formats_;
   std::vector<int> hosts_, machines_;
   double message_weight_;
-  mutable std::vector<std::map<std::vector<Range>, double>> known_;         // [rank * passes + pass]
+  mutable std::vector<std::map<Box, double>> known_;                        // [rank * passes + pass]
   mutable std::map<std::tuple<int, DType, Index>, double> known_copies_{};  // by rank, type, elements
 };
 

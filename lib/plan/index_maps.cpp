@@ -35,7 +35,7 @@ Box box_of_numbers(const std::vector<Index>& sizes, Range numbers) {
   return box;
 }
 
-void infer_index_maps(const Pass& pass, std::vector<Range>& work) {
+void infer_index_maps(const Pass& pass, Box& work) {
   auto sizes_of = [&](const std::vector<int>& indices) {
     std::vector<Index> out;
     for (int i : indices) out.push_back(at(pass.indices, i).size);

@@ -16,7 +16,7 @@ Box box_of_numbers(const std::vector<Index>& sizes, Range numbers);
 
 // Bounds inference for work whose written side is given: the read side becomes what the written side needs, the written side what
 // there is input for.
-void infer_index_maps(const Pass& pass, std::vector<Range>& work);
+void infer_index_maps(const Pass& pass, Box& work);
 
 // For people: passes whose cuts do not fall on whole blocks, so that they read other ranks' elements.
 std::vector<std::string> reshaping_notes(const PlanData& data);

@@ -27,7 +27,7 @@ Range reach_of(const Window& w, Range made, Index taps, Index size) {
   return intersect({first * w.stride - w.before, last * w.stride - w.before + w.dilation * (taps - 1) + 1}, {0, size});
 }
 
-void infer_required(const Pass& pass, std::vector<Range>& work) {
+void infer_required(const Pass& pass, Box& work) {
   auto of = [&](int i) -> Range& { return at(work, i); };
   auto size = [&](int i) { return at(pass.indices, i).size; };
   for (int round = 0; round < 2; round++)

@@ -13,12 +13,12 @@ namespace motley {
 
 namespace {
 
-Index extent(const std::vector<Range>& work, int index) {
+Index extent(const Box& work, int index) {
   return index < 0 ? 1 : at(work, index).size();
 }
 
 // Padding of the local window at the low and the high end, where work's read rows start at h0, its made rows at p0, its taps at r0.
-std::pair<Index, Index> local_padding(const Window& w, const std::vector<Range>& work) {
+std::pair<Index, Index> local_padding(const Window& w, const Box& work) {
   const Range h = at(work, w.read), p = at(work, w.made), r = at(work, w.tap);
   const Index before = h.begin - (p.begin * w.stride - w.before + r.begin * w.dilation);
   const Index after = (p.size() - 1) * w.stride + (r.size() - 1) * w.dilation + 1 - before - h.size();
@@ -26,14 +26,14 @@ std::pair<Index, Index> local_padding(const Window& w, const std::vector<Range>&
 }
 
 // Real rows of the read end that the window covers beyond work's rows, at the low and the high end.
-std::pair<Index, Index> halo_of(const Pass& pass, const Window& w, const std::vector<Range>& work) {
+std::pair<Index, Index> halo_of(const Pass& pass, const Window& w, const Box& work) {
   const Range h = at(work, w.read);
   const Range reach = reach_of(w, at(work, w.made), at(pass.indices, w.tap).size, at(pass.indices, w.read).size);
   return {std::max<Index>(0, h.begin - reach.begin), std::max<Index>(0, reach.end - h.end)};
 }
 
 // Channels and filters of one group; with several groups these are whole.
-void by_groups(Roles& e, const Window& channels, const std::vector<Range>& work) {
+void by_groups(Roles& e, const Window& channels, const Box& work) {
   const Range f = at(work, channels.made);
   e.c = extent(work, channels.tap);
   if (f.size() > 0) e.g = (f.end - 1) / channels.share - f.begin / channels.share + 1;
@@ -42,7 +42,7 @@ void by_groups(Roles& e, const Window& channels, const std::vector<Range>& work)
         "a kernel has one group, or whole ones");
 }
 
-void window_kernel(KernelSpec& spec, const Pass& pass, const std::vector<Range>& work) {
+void window_kernel(KernelSpec& spec, const Pass& pass, const Box& work) {
   const std::vector<int>& here = pass.roles;
   Roles& e = spec.roles;
   e.n = extent(work, here[0]);
@@ -68,7 +68,7 @@ void window_kernel(KernelSpec& spec, const Pass& pass, const std::vector<Range>&
 
 // dense: indices are kept (in x and y), contracted (in x and w), made (in w and y), or in all three: one product for each of their
 // values.
-void dense_kernel(KernelSpec& spec, const Pass& pass, const std::vector<Range>& work) {
+void dense_kernel(KernelSpec& spec, const Pass& pass, const Box& work) {
   std::vector<int> uses(pass.indices.size(), 0);
   auto mark = [&](const PassOperand& o, int bit) {
     for (int i : o.indices) at(uses, i) |= bit;
@@ -90,7 +90,7 @@ void dense_kernel(KernelSpec& spec, const Pass& pass, const std::vector<Range>& 
   }
 }
 
-void attention_kernel(KernelSpec& spec, const Pass& pass, const std::vector<Range>& work) {
+void attention_kernel(KernelSpec& spec, const Pass& pass, const Box& work) {
   const int queries = pass.roles[0], keys = pass.roles[1], head = pass.roles[2];
   spec.roles.n = extent(work, queries);
   spec.roles.f = extent(work, keys);
@@ -114,8 +114,8 @@ void attention_kernel(KernelSpec& spec, const Pass& pass, const std::vector<Rang
   if (mask != nullptr) spec.share = std::max<Index>(1, share);
 }
 
-std::vector<std::vector<Range>> by_borders(const OwnPart& own, const std::vector<Range>& work) {
-  std::vector<std::vector<Range>> out{work};
+std::vector<Box> by_borders(const OwnPart& own, const Box& work) {
+  std::vector<Box> out{work};
   for (const Index border : own.borders) {
     const Range last = at(out.back(), own.of);
     if (border <= last.begin || border >= last.end) continue;
@@ -130,13 +130,13 @@ std::vector<std::vector<Range>> by_borders(const OwnPart& own, const std::vector
 
 }  // namespace
 
-std::vector<std::vector<Range>> kernel_boxes(const Pass& pass, const std::vector<Range>& work) {
+std::vector<Box> kernel_boxes(const Pass& pass, const Box& work) {
   if (pass.own.of >= 0) return by_borders(pass.own, work);
   if (channel_window(pass) == nullptr) return {work};
   const Window& channels = *channel_window(pass);
   const Range c = at(work, channels.read), f = at(work, channels.made), tap = at(work, channels.tap);
   if (c.size() == 0 || f.size() == 0 || tap.size() == 0) return {work};
-  std::vector<std::vector<Range>> out;
+  std::vector<Box> out;
   const Index size = channels.stride, first = f.begin / channels.share, last = (f.end - 1) / channels.share;
   bool after_whole = false;
   for (Index g = first; g <= last; g++) {
@@ -157,14 +157,13 @@ std::vector<std::vector<Range>> kernel_boxes(const Pass& pass, const std::vector
   return out;
 }
 
-Box operand_box(const PassOperand& operand, const std::vector<Range>& work) {
+Box operand_box(const PassOperand& operand, const Box& work) {
   Box box;
   for (int i : operand.indices) box.push_back(at(work, i));
   return box;
 }
 
-KernelSpec kernel_of(const Passes& passes, const Pass& pass, const std::vector<Range>& work, DType dtype,
-                     const std::vector<Format>& formats) {
+KernelSpec kernel_of(const Passes& passes, const Pass& pass, const Box& work, DType dtype, const std::vector<Format>& formats) {
   check(work.size() == pass.indices.size(), "a work box has one range per index");
   KernelSpec spec;
   spec.op = pass.op;
@@ -257,8 +256,7 @@ MadeTogether made_together(const Passes& passes, int pass) {
   return out;
 }
 
-TimedKernel timed_kernel_of(const Passes& passes, int pass, const std::vector<Range>& work, DType dtype,
-                            const std::vector<Format>& formats) {
+TimedKernel timed_kernel_of(const Passes& passes, int pass, const Box& work, DType dtype, const std::vector<Format>& formats) {
   const Pass& one = at(passes.passes, pass);
   if (one.op != KernelOp::attention || extent(work, one.roles[1]) < at(one.indices, one.roles[1]).size)
     return {kernel_of(passes, one, work, dtype, formats)};

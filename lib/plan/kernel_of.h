@@ -12,15 +12,14 @@
 namespace motley {
 
 // The box of an operand inside a work box, and the extent of an index.
-Box operand_box(const PassOperand& operand, const std::vector<Range>& work);
+Box operand_box(const PassOperand& operand, const Box& work);
 
 // The work of a pass as boxes for one kernel each. Usually one box, all of it; a grouped convolution that has only parts of some
 // groups: the part of its first group, the whole groups after it, the part of its last group (group by group if the gradient of its
 // weight is made for some of the channels in a group).
-std::vector<std::vector<Range>> kernel_boxes(const Pass& pass, const std::vector<Range>& work);
+std::vector<Box> kernel_boxes(const Pass& pass, const Box& work);
 // The spec for such a box. Dense operands are in the formats given per tensor.
-KernelSpec kernel_of(const Passes& passes, const Pass& pass, const std::vector<Range>& work, DType dtype,
-                     const std::vector<Format>& formats);
+KernelSpec kernel_of(const Passes& passes, const Pass& pass, const Box& work, DType dtype, const std::vector<Format>& formats);
 // Consecutive passes of attention that make different results of the same operands, or a single pass: a rank that has the same box
 // of all of them runs one kernel, with the first pass's spec except for `made`.
 struct MadeTogether {
@@ -34,8 +33,7 @@ struct TimedKernel {
   KernelSpec spec{};
   int passes = 1;
 };
-TimedKernel timed_kernel_of(const Passes& passes, int pass, const std::vector<Range>& work, DType dtype,
-                            const std::vector<Format>& formats);
+TimedKernel timed_kernel_of(const Passes& passes, int pass, const Box& work, DType dtype, const std::vector<Format>& formats);
 // A map over `extents` with given strides per operand, results last.
 KernelSpec map_kernel(Formula formula, DType dtype, std::vector<Index> extents, std::vector<std::vector<Index>> strides);
 // The sum of all operands but the last, which is the result.

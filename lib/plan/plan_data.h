@@ -29,7 +29,7 @@ using Pick = std::vector<PickPart>;
 // partial sums of its own alternative.
 struct Work {
   bool any = false;
-  std::vector<Range> box{};
+  Box box{};
   int alternative = 0, partial = 0;
 };
 

@@ -42,9 +42,9 @@ bool may_cut(const Pass& p, int index) {
 }
 
 // Cuts every part at the tiles of one operand.
-bool cut(const Pass& p, const PassOperand& operand, const std::vector<Box>& tiles, std::vector<std::vector<Range>>& parts) {
-  std::vector<std::vector<Range>> out;
-  for (const std::vector<Range>& part : parts) {
+bool cut(const Pass& p, const PassOperand& operand, const std::vector<Box>& tiles, std::vector<Box>& parts) {
+  std::vector<Box> out;
+  for (const Box& part : parts) {
     const Box all = operand_box(operand, part);
     Index covered = 0;
     for (const Box& tile : tiles) {
@@ -170,20 +170,20 @@ bool some_but_not_all(const Box& box, const std::vector<Box>& others) {
 
 std::optional<std::vector<WorkPart>> parts_of(const PlanData& data, int pass, int rank) {
   const Pass& p = pass_of(data, pass);
-  std::vector<std::vector<Range>> parts{work_of(data, pass, rank)->box};
+  std::vector<Box> parts{work_of(data, pass, rank)->box};
   const bool leaves = plan_of(data, p.writes.tensor).add.tiles > 0 && !is_view(p);
   if (leaves && !cut(p, p.writes, leaving_tiles(data, pass, rank), parts)) return std::nullopt;
   for (const PassOperand& o : p.reads)
     if (plan_of(data, o.tensor).arriving().tiles > 0 && !cut(p, o, tiles_read(data, o.tensor, pass, rank), parts))
       return std::nullopt;
-  std::vector<std::vector<Range>> kernels;
-  for (const std::vector<Range>& part : parts)
-    for (std::vector<Range>& box : kernel_boxes(p, part)) kernels.push_back(std::move(box));
+  std::vector<Box> kernels;
+  for (const Box& part : parts)
+    for (Box& box : kernel_boxes(p, part)) kernels.push_back(std::move(box));
   parts = std::move(kernels);
   std::vector<WorkPart> out;
   std::vector<Box> before, after;
-  for (const std::vector<Range>& part : parts) after.push_back(operand_box(p.writes, part));
-  for (std::vector<Range>& box : parts) {
+  for (const Box& part : parts) after.push_back(operand_box(p.writes, part));
+  for (Box& box : parts) {
     const Box made = std::move(after.front());
     after.erase(after.begin());
     if (some_but_not_all(made, before) || some_but_not_all(made, after)) return std::nullopt;

@@ -22,7 +22,7 @@ std::vector<Box> leaving_tiles(const PlanData& data, int pass, int rank);
 // A part of a rank's work in a pass. first, last: of the parts that write this box of the result; the parts after the first are
 // added to it.
 struct WorkPart {
-  std::vector<Range> box{};
+  Box box{};
   bool first = true, last = true;
 };
 // The work of one kernel each (kernel_boxes): the whole work if nothing is tiled; nothing if a tile's edge is along an index that a

@@ -44,16 +44,15 @@ std::vector<Program> compile_all(const CommonPlan& plan) {
   return out;
 }
 
-Program compile(const CommonPlan& all, int rank, std::vector<Fusion>* fusions) {
+Program compile(const CommonPlan& all, int rank, Fusions* fusions) {
   const PlanData& plan = all.data();
   const CompileOptions& options = all.options();
   const LocalPlan local(all, rank);
-  Draft draft = lower(local);
+  Draft draft = lower(local, fusions);
   exchange(draft);
   share(draft);
   coalesce(draft);
   const std::set<int> tiled = tiled_exchanges(draft);
-  if (fusions != nullptr) *fusions = std::move(draft.fusions);
   Program out = finished(std::move(draft));
   tile(out, plan);
   if (options.fuse_maps) fuse(out, plan, options, fusions);

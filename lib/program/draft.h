@@ -5,6 +5,7 @@
 #include <motley/program.h>
 
 #include <array>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -49,6 +50,23 @@ struct Fusion {
   std::vector<KernelSpec> fused{}, apart{};
 };
 
+// The fusions of one Program, and what decides between those that counts of bytes predict to be faster.
+class Fusions {
+ public:
+  explicit Fusions(std::function<bool(const Fusion&)> pays = {}) : pays_(std::move(pays)) {}  // none: all of them pay
+  // False: it does not pay; what it would fuse stays apart from here on.
+  bool take(Fusion fusion);
+  bool is_apart(const KernelSpec& fused) const;
+  const std::vector<Fusion>& made() const { return made_; }
+  const std::vector<KernelSpec>& apart() const { return apart_; }
+  bool contradicts() const;  // a kernel stays apart that was fused before
+
+ private:
+  std::function<bool(const Fusion&)> pays_{};
+  std::vector<Fusion> made_{};
+  std::vector<KernelSpec> apart_{};
+};
+
 class Draft {
  public:
   explicit Draft(const LocalPlan& local);
@@ -56,7 +74,7 @@ class Draft {
   const LocalPlan& plan;
   Program program{};  // everything but its steps
   std::vector<DraftStep> steps{};
-  std::vector<Fusion> fusions{};       // epilogues
+  Fusions* fusions = nullptr;          // null: what the plan says
   std::set<int> received{}, packed{};  // buffers that only messages write, or only messages read
   int turn = 0, pass = -1;             // of the steps that are added next
   bool once = false;                   // of these steps too

@@ -56,8 +56,8 @@ double seconds_of(const KernelSpec& spec, Index bytes_at_once, bool on_device) {
 
 class Fuser {
  public:
-  Fuser(Program& program, const PlanData& plan, const CompileOptions& options, std::vector<Fusion>* made)
-      : program_(program), plan_(plan), made_(made), writers_(program.buffers.size()), readers_(program.buffers.size()) {
+  Fuser(Program& program, const PlanData& plan, const CompileOptions& options, Fusions* fusions)
+      : program_(program), plan_(plan), fusions_(fusions), writers_(program.buffers.size()), readers_(program.buffers.size()) {
     hold(options);
     for (std::size_t s = 0; s < program_.steps.size(); s++) {
       if (const auto* run = run_at(s)) note(*run, static_cast<int>(s));
@@ -150,7 +150,7 @@ class Fuser {
     const RunKernel &source = kernel(first), &then = kernel(reader);
     if (then.spec.op != KernelOp::map || reader < first || one_hot_of(then.spec)) return std::nullopt;  // it reads few elements
     auto run = join_maps(source, then, buffer);
-    if (!run || is_apart(plan_, program_.rank, run->spec)) return std::nullopt;
+    if (!run || is_apart(plan_, program_.rank, run->spec, fusions_)) return std::nullopt;
     return Joined{reader, alone ? -1 : reader, std::move(*run)};
   }
 
@@ -190,6 +190,7 @@ class Fuser {
     if (!pays(made)) return false;
     for (Joined& one : all)
       if ((one.where = place_of(first, one.step, buffer, readers.size() == 1)) < 0) return false;
+    if (!take(std::move(made))) return false;
     for (const Joined& one : all) forget(kernel(one.step), one.step);
     forget(source, first);
     at(joined_, first) = true;
@@ -197,7 +198,6 @@ class Fuser {
     for (Joined& one : all) put(std::move(one), once);
     for (std::vector<Stored>& stored : program_.stored)
       if (!stored.empty()) std::erase_if(stored, [&](const Stored& s) { return s.buffer == buffer; });
-    say(std::move(made));
     return true;
   }
   // Puts the joined map in place of the reader's step.
@@ -210,9 +210,7 @@ class Fuser {
     at(program_.steps, one.where) = {std::move(one.run), both};
     note_in_order(kernel(one.where), one.where);
   }
-  void say(Fusion made) {
-    if (made_ != nullptr) made_->push_back(std::move(made));
-  }
+  bool take(Fusion made) { return fusions_ == nullptr || fusions_->take(std::move(made)); }
 
   // True: the map at this step no longer reads one of its operands.
   bool compute_again(int step) {
@@ -231,10 +229,9 @@ class Fuser {
       auto one = joined(first, step, buffer, false);
       if (!one) continue;
       Fusion made{{one->run.spec}, {then->spec}};
-      if (!pays(made) || place_of(first, step, buffer, false) != step) continue;
+      if (!pays(made) || place_of(first, step, buffer, false) != step || !take(std::move(made))) continue;
       forget(*then, step);
       put(std::move(*one), at(program_.steps, first).once);
-      say(std::move(made));
       return true;
     }
     return false;
@@ -255,18 +252,18 @@ class Fuser {
       for (const int other : at(readers_, first->operands[i].buffer)) {
         if (other <= step || !in_one_part(step, other)) continue;
         auto both = join_sums(*first, kernel(other));
-        if (!both || is_apart(plan_, program_.rank, both->spec) || one_hot_of(first->spec) || one_hot_of(kernel(other).spec))
+        if (!both || is_apart(plan_, program_.rank, both->spec, fusions_) || one_hot_of(first->spec) ||
+            one_hot_of(kernel(other).spec))
           continue;
         Fusion made{{both->spec}, {first->spec, kernel(other).spec}};
         if (!pays(made)) continue;
         const int where = place_of(step, other, -1, true);
-        if (where < 0) continue;
+        if (where < 0 || !take(std::move(made))) continue;
         const bool once = at(program_.steps, step).once;
         forget(kernel(other), other);
         forget(*first, step);
         at(joined_, step) = true;
         put({other, where, std::move(*both)}, once);
-        say(std::move(made));
         return true;
       }
     return false;
@@ -344,7 +341,7 @@ class Fuser {
 
   Program& program_;
   const PlanData& plan_;
-  std::vector<Fusion>* made_;
+  Fusions* fusions_;
   std::vector<std::vector<int>> writers_, readers_;                             // per buffer: kernels' steps, ascending
   std::vector<bool> held_{}, elsewhere_{};                                      // per buffer: used elsewhere; written elsewhere
   std::vector<bool> joined_ = std::vector<bool>(program_.steps.size(), false);  // per step: fused into another one
@@ -353,14 +350,33 @@ class Fuser {
 
 }  // namespace
 
-bool is_apart(const PlanData& plan, int rank, const KernelSpec& fused) {
-  if (plan.apart.empty()) return false;
-  const std::vector<KernelSpec>& list = at(plan.apart, rank);
-  return std::find(list.begin(), list.end(), fused) != list.end();
+bool is_apart(const PlanData& plan, int rank, const KernelSpec& fused, const Fusions* fusions) {
+  if (fusions != nullptr && fusions->is_apart(fused)) return true;
+  return !plan.apart.empty() && has_value(at(plan.apart, rank), fused);
 }
 
-void fuse(Program& program, const PlanData& plan, const CompileOptions& options, std::vector<Fusion>* made) {
-  Fuser(program, plan, options, made).run();
+bool Fusions::is_apart(const KernelSpec& fused) const {
+  return has_value(apart_, fused);
+}
+
+bool Fusions::take(Fusion fusion) {
+  if (!pays_ || pays_(fusion)) {
+    made_.push_back(std::move(fusion));
+    return true;
+  }
+  for (KernelSpec& spec : fusion.fused)
+    if (!is_apart(spec)) apart_.push_back(std::move(spec));
+  return false;
+}
+
+bool Fusions::contradicts() const {
+  return std::any_of(made_.begin(), made_.end(), [&](const Fusion& f) {
+    return std::any_of(f.fused.begin(), f.fused.end(), [&](const KernelSpec& spec) { return is_apart(spec); });
+  });
+}
+
+void fuse(Program& program, const PlanData& plan, const CompileOptions& options, Fusions* fusions) {
+  Fuser(program, plan, options, fusions).run();
 }
 
 }  // namespace motley

@@ -27,8 +27,9 @@ View reordered(const View& v, const std::vector<int>& order) {
 
 }  // namespace
 
-Draft lower(const LocalPlan& plan) {
+Draft lower(const LocalPlan& plan, Fusions* fusions) {
   Draft draft(plan);
+  draft.fusions = fusions;
   Lowerer(draft).run();
   return draft;
 }
@@ -124,9 +125,8 @@ bool Lowerer::takes_epilogue(int p, const WorkPart& whole, int bias, int next) {
   Fusion fusion{{spec},
                 {spec, kernel_of(plan_.passes(), activation, plan_.work_of(next).box, plan_.data().dtype, plan_.data().formats)}};
   fusion.fused[0].epilogue = activation.formula;
-  if (is_apart(plan_.data(), plan_.rank(), fusion.fused[0])) return false;
-  draft_.fusions.push_back(std::move(fusion));
-  return true;
+  if (is_apart(plan_.data(), plan_.rank(), fusion.fused[0], draft_.fusions)) return false;
+  return draft_.fusions == nullptr || draft_.fusions->take(std::move(fusion));
 }
 
 // One part, or all, of a pass: the bias is added with the first part, the activation applied with the last of those that are added
@@ -185,7 +185,7 @@ void Lowerer::emit_part(int p, const WorkPart& part, int bias, int next) {
                 "tiles of " + it.name);
 }
 
-void Lowerer::emit_map(int p, const std::vector<Range>& work, const std::vector<View>& views) {
+void Lowerer::emit_map(int p, const Box& work, const std::vector<View>& views) {
   const Pass& it = plan_.pass(p);
   std::vector<std::vector<int>> dims;
   for (const PassOperand& o : it.reads) dims.push_back(o.indices);

@@ -34,8 +34,7 @@ struct Digits {
   }
 };
 
-Digits digits_of(const Pass& pass, const std::vector<int>& indices, const PassOperand& operand, const View& view,
-                 const std::vector<Range>& work) {
+Digits digits_of(const Pass& pass, const std::vector<int>& indices, const PassOperand& operand, const View& view, const Box& work) {
   Digits out;
   Box box;
   for (int i : indices) {
@@ -80,7 +79,7 @@ bool is_mapped(const Pass& pass, int index) {
   return std::any_of(pass.index_maps.begin(), pass.index_maps.end(), [&](const IndexMap& l) { return has(l.read) || has(l.made); });
 }
 
-std::optional<Walk> walk_of(const Pass& pass, const std::vector<Range>& work, const View& from, const View& to) {
+std::optional<Walk> walk_of(const Pass& pass, const Box& work, const View& from, const View& to) {
   const PassOperand &read = pass.reads.front(), &made = pass.writes;
   Walk walk{{from.buffer, from.element, {}, {}}, {to.buffer, to.element, {}, {}}};
   for (std::size_t d = 0; d < made.indices.size(); d++) {
@@ -99,7 +98,7 @@ std::optional<Walk> walk_of(const Pass& pass, const std::vector<Range>& work, co
 
 void Lowerer::emit_index_maps(int p, const std::vector<View>& views) {
   const Pass& it = plan_.pass(p);
-  const std::vector<Range>& work = plan_.work_of(p).box;
+  const Box& work = plan_.work_of(p).box;
   std::optional<Walk> walk = walk_of(it, work, views[0], views[1]);
   if (!walk) {  // makes the read side one run: mapped dims last, in the index_maps' order
     const std::vector<int>& indices = it.reads.front().indices;

@@ -27,7 +27,7 @@ class Lowerer {
   void emit_window(int p, KernelSpec spec, const std::vector<View>& views, const View* bias);
   void emit_attention(const std::vector<int>& passes, KernelSpec spec, const std::vector<View>& views);
   void emit_dense(int p, KernelSpec spec, const std::vector<View>& views, const View* bias);
-  void emit_map(int p, const std::vector<Range>& work, const std::vector<View>& views);
+  void emit_map(int p, const Box& work, const std::vector<View>& views);
   void emit_index_maps(int p, const std::vector<View>& views);
   void emit_updates();
   void emit_moved(const Slice& s, const Statistic& statistic, const Place& to);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "kernels/operands.h"
@@ -52,6 +53,8 @@ class Overlapper {
     }
     if (pending_.empty()) return;
     for (const ProgramStep& s : steps_) touches_.push_back(touches_of(s));
+    order_.resize(steps_.size());
+    std::iota(order_.begin(), order_.end(), 0U);
     lasts_ = lasting(program_);
     lives_.resize(program_.buffers.size());
     is_used_.assign(program_.buffers.size(), false);
@@ -74,13 +77,19 @@ class Overlapper {
       for (std::size_t i = to; i-- > from;)
         if (goes_down(i)) lower(i, to);
       for (std::size_t i = from; i < to && !ordered_.empty(); i++)
-        if (const auto* wait = std::get_if<Wait>(&steps_[i].what); wait != nullptr && ordered_.contains(wait->exchange))
+        if (const auto* wait = std::get_if<Wait>(&step(i).what); wait != nullptr && ordered_.contains(wait->exchange))
           i = move_before(i, to);
       from = to;
     }
+    std::vector<ProgramStep> ordered;
+    ordered.reserve(steps_.size());
+    for (const std::uint32_t s : order_) ordered.push_back(std::move(steps_[s]));
+    steps_ = std::move(ordered);
   }
 
  private:
+  const ProgramStep& step(std::size_t i) const { return steps_[order_[i]]; }
+  const Touches& touches(std::size_t i) const { return touches_[order_[i]]; }
   Index item(int buffer) const { return static_cast<Index>(bytes_of(at(program_.buffers, buffer).dtype)); }
 
   // A Wait uses the buffers of its Post: these are in flight until then. Flags concern a whole buffer: peers may read a buffer that
@@ -108,17 +117,17 @@ class Overlapper {
   }
 
   bool is_copy_of(std::size_t i, const std::set<int>& buffers, bool result) const {
-    const auto* run = std::get_if<RunKernel>(&steps_[i].what);
+    const auto* run = std::get_if<RunKernel>(&step(i).what);
     if (run == nullptr || run->spec.op != KernelOp::map) return false;
     if (result) return run->purpose == Purpose::move && buffers.contains(run->operands.back().buffer);
     return std::any_of(run->operands.begin(), run->operands.end() - 1, [&](const Place& p) { return buffers.contains(p.buffer); });
   }
   bool is_post(std::size_t i) const {
-    const auto* post = std::get_if<Post>(&steps_[i].what);
+    const auto* post = std::get_if<Post>(&step(i).what);
     return post != nullptr && pending_.contains(post->exchange);
   }
   bool is_wait(std::size_t i) const {
-    const auto* wait = std::get_if<Wait>(&steps_[i].what);
+    const auto* wait = std::get_if<Wait>(&step(i).what);
     return wait != nullptr && pending_.contains(wait->exchange);
   }
   bool goes_up(std::size_t i) const { return is_post(i) || is_copy_of(i, sent_, true); }
@@ -143,7 +152,7 @@ class Overlapper {
   void count_lives(std::size_t from, std::size_t to) {
     std::vector<std::size_t> used;
     for (std::size_t s = from; s <= to; s++)
-      for (const Touch& t : touches_[s])
+      for (const Touch& t : touches(s))
         if (const auto b = static_cast<std::size_t>(t.buffer); !is_used_[b]) {
           is_used_[b] = true;
           used.push_back(b);
@@ -154,7 +163,7 @@ class Overlapper {
       if (lives_[b].last <= to) lives_[b].last = 0;
     }
     for (std::size_t s = from; s <= to; s++)
-      for (const Touch& t : touches_[s]) {
+      for (const Touch& t : touches(s)) {
         Life& life = at(lives_, t.buffer);
         life = {std::min(life.first, s), std::max(life.last, s)};
       }
@@ -167,7 +176,7 @@ class Overlapper {
   // Bytes of the buffers that step i uses first (or last), which would live longer.
   Index grows(std::size_t i, std::size_t Life::*end) const {
     std::set<std::size_t> buffers;
-    for (const Touch& t : touches_[i])
+    for (const Touch& t : touches(i))
       if (const auto b = static_cast<std::size_t>(t.buffer); in_arena(b) && life(b).*end == i) buffers.insert(b);
     Index sum = 0;
     for (std::size_t b : buffers) sum += bytes(b);
@@ -177,31 +186,27 @@ class Overlapper {
 
   void put(std::size_t i, std::size_t to) {  // moves step i to another place
     if (i == to) return;
-    const auto rotate = [&](auto& list) {
-      const auto nth = [&](std::size_t k) { return list.begin() + static_cast<std::ptrdiff_t>(k); };
-      to < i ? std::rotate(nth(to), nth(i), nth(i + 1)) : std::rotate(nth(i), nth(i + 1), nth(to + 1));
-    };
-    rotate(steps_);
-    rotate(touches_);
+    const auto nth = [&](std::size_t k) { return order_.begin() + static_cast<std::ptrdiff_t>(k); };
+    to < i ? std::rotate(nth(to), nth(i), nth(i + 1)) : std::rotate(nth(i), nth(i + 1), nth(to + 1));
     count_lives(std::min(i, to), std::max(i, to));
   }
   void raise(std::size_t i, std::size_t from) {
     const Index more = grows(i, &Life::first);
     std::size_t to = i;
-    while (to > from && !meet(touches_[to - 1], touches_[i]) && fits(to - 1, more)) to--;
+    while (to > from && !meet(touches(to - 1), touches(i)) && fits(to - 1, more)) to--;
     while (to < i && goes_up(to)) to++;  // steps moved to the same place keep their order
     put(i, to);
   }
   const Post* sends(std::size_t i) const {
-    const auto* post = std::get_if<Post>(&steps_[i].what);
+    const auto* post = std::get_if<Post>(&step(i).what);
     return post == nullptr || post->sends.empty() ? nullptr : post;
   }
   // Moves steps from before the Post at i to after it, except those that it needs, or that a step that stays needs.
   void move_after(std::size_t i, std::size_t from) {
     for (std::size_t k = i; k-- > from && sends(k) == nullptr && !is_wait(k);) {
-      if (!std::holds_alternative<RunKernel>(steps_[k].what)) continue;
+      if (!std::holds_alternative<RunKernel>(step(k).what)) continue;
       bool free = true;
-      for (std::size_t s = k + 1; s <= i && free; s++) free = !meet(touches_[s], touches_[k]);
+      for (std::size_t s = k + 1; s <= i && free; s++) free = !meet(touches(s), touches(k));
       if (!free) continue;
       const Index more = grows(k, &Life::last);
       for (std::size_t s = k + 1; s <= i && free; s++) free = fits(s, more);
@@ -212,9 +217,9 @@ class Overlapper {
   std::size_t move_before(std::size_t i, std::size_t end) {
     for (std::size_t k = i + 1; k < end; k++) {
       if (sends(k) != nullptr) break;
-      if (!std::holds_alternative<RunKernel>(steps_[k].what)) continue;
+      if (!std::holds_alternative<RunKernel>(step(k).what)) continue;
       bool free = true;
-      for (std::size_t s = i; s < k && free; s++) free = !meet(touches_[s], touches_[k]);
+      for (std::size_t s = i; s < k && free; s++) free = !meet(touches(s), touches(k));
       if (!free) continue;
       const Index more = grows(k, &Life::first);
       for (std::size_t s = i; s < k && free; s++) free = fits(s, more);
@@ -225,14 +230,15 @@ class Overlapper {
   void lower(std::size_t i, std::size_t end) {
     const Index more = grows(i, &Life::last);
     std::size_t to = i;
-    while (to + 1 < end && !meet(touches_[to + 1], touches_[i]) && fits(to + 1, more)) to++;
+    while (to + 1 < end && !meet(touches(to + 1), touches(i)) && fits(to + 1, more)) to++;
     while (to > i && goes_down(to)) to--;
     put(i, to);
   }
 
   Program& program_;
   std::vector<ProgramStep>& steps_;
-  std::vector<Touches> touches_{};
+  std::vector<Touches> touches_{};      // per step, as it was
+  std::vector<std::uint32_t> order_{};  // of the steps
   std::map<int, Touches> under_way_{};
   std::set<int> pending_{}, ordered_{};  // exchanges
   std::set<int> sent_{}, received_{};    // buffers sent and received by these exchanges

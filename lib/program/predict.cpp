@@ -19,36 +19,64 @@ namespace {
 
 std::atomic<std::int64_t> predictions{0};
 
-using Fusions = std::vector<std::vector<Fusion>>;  // per rank
+constexpr double kNoise = 1.02;  // a smaller difference between fused and separate kernels is noise
+
+bool pays(const Fusion& f, const Profile& profile, int rank) {
+  double fused = 0, apart = 0;
+  bool known = true;
+  for (const auto& [list, sum] : {std::pair{&f.fused, &fused}, {&f.apart, &apart}})
+    for (const KernelSpec& spec : *list) {
+      if (list == &f.fused && !profile.supports(rank, spec)) return false;
+      const Estimate estimate = profile.seconds(rank, spec);
+      known = known && estimate.known != Known::modelled;
+      *sum += estimate.seconds;
+    }
+  return !known || fused <= apart * kNoise;
+}
+
+// With what the profile says stays apart, which the plan then says too.
+Program compiled(PlanData& data, const CommonPlan& plan, int rank, const Profile& profile) {
+  if (profile.empty()) return compile(plan, rank);
+  for (;;) {
+    Fusions fusions([&](const Fusion& f) { return pays(f, profile, rank); });
+    Program out = compile(plan, rank, &fusions);
+    if (fusions.apart().empty()) return out;
+    data.apart.resize(data.predicted.size());
+    auto& list = at(data.apart, rank);
+    list.insert(list.end(), fusions.apart().begin(), fusions.apart().end());
+    if (!fusions.contradicts()) return out;
+  }
+}
 
 // Also sets what memory each rank needs.
-std::vector<Program> compile_with_memory(PlanData& data, const Profile& profile, Fusions* made) {
+std::vector<Program> compile_with_memory(PlanData& data, const Profile& profile) {
   const CommonPlan plan = data;
   std::vector<Program> out;
-  if (made != nullptr) made->assign(data.predicted.size(), {});
   for (std::size_t r = 0; r < data.predicted.size(); r++) {
-    out.push_back(compile(plan, static_cast<int>(r), made == nullptr ? nullptr : &(*made)[r]));
+    out.push_back(compiled(data, plan, static_cast<int>(r), profile));
     data.predicted[r].memory_bytes = memory_of(out[r], workspace_of(out[r], profile));
   }
   return out;
 }
 
 // Copies of parameters are kept from the first micro-batch to the last, if all ranks have the memory.
-std::vector<Program> compile_in_memory(PlanData& data, const Profile& profile, Fusions* made) {
+std::vector<Program> compile_in_memory(PlanData& data, const Profile& profile) {
   const bool repeated = std::exchange(data.repeats, false);
-  std::vector<Program> out = compile_with_memory(data, profile, made);
+  std::vector<Program> out = compile_with_memory(data, profile);
   if (may_keep(data.passes) && !fits(data)) {
     data.repeats = true;
-    out = compile_with_memory(data, profile, made);
+    out = compile_with_memory(data, profile);
   }
   if (data.repeats != repeated) count_bytes(data);
   return out;
 }
 
-void predict_with(PlanData& data, const Profile& profile, Fusions* made) {
+}  // namespace
+
+void predict(PlanData& data, const Profile& profile) {
   predictions++;
   const std::size_t ranks = data.predicted.size();
-  const std::vector<Program> programs = compile_in_memory(data, profile, made);
+  const std::vector<Program> programs = compile_in_memory(data, profile);
   if (profile.empty()) return;
   const Simulated times = simulate(steady(programs), profile);
   data.step_seconds = times.step_seconds;
@@ -63,16 +91,6 @@ void predict_with(PlanData& data, const Profile& profile, Fusions* made) {
     data.predicted[r].seconds = times.busy_seconds[r];
     data.predicted[r].estimated_seconds = times.estimated_seconds[r];
   }
-}
-
-}  // namespace
-
-void predict(PlanData& data, const Profile& profile) {
-  predict_with(data, profile, nullptr);
-}
-
-void predict(PlanData& data, const Profile& profile, std::vector<std::vector<Fusion>>& made) {
-  predict_with(data, profile, &made);
 }
 
 PlanData predicted(PlanData data, const Profile& profile) {

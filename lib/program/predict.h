@@ -10,11 +10,9 @@
 
 namespace motley {
 
-// Sets each rank's memory and, with a profile, its seconds.
+// Sets each rank's memory and, with a profile, its seconds, and `apart`: fused kernels that the profile says are slower than
+// separate ones, or impossible, beside those that are in it already; for what was not measured bytes and instructions decide.
 void predict(PlanData& data, const Profile& profile);
-// The same; `made`: per rank the kernels that were fused (compile.h).
-struct Fusion;
-void predict(PlanData& data, const Profile& profile, std::vector<std::vector<Fusion>>& made);
 PlanData predicted(PlanData data, const Profile& profile);
 std::int64_t plans_predicted();  // by this process so far
 

@@ -34,7 +34,7 @@ Candidates candidates(const Mesh& mesh, const Step& step, const LayoutRules& rul
     out.plans.push_back(balance_both(step, *evaluation, mesh, rules, profile, options).training);
     out.names.push_back("chosen");
   }
-  for (const NearRules& near : near_rules(choose_layouts(step, mesh, rules, profile, DType::f32), mesh, profile, DType::f32)) {
+  for (const NearRules& near : near_rules(choose_layouts(step, mesh, rules, profile, DType::f32), mesh)) {
     const auto same = std::find_if(out.plans.begin(), out.plans.end(), [&](const Plan& p) { return p.data().rules == near.rules; });
     if (same != out.plans.end()) {
       out.names[static_cast<std::size_t>(same - out.plans.begin())] = near.name;

@@ -107,7 +107,7 @@ TEST_CASE("a plan prices the passes of attention as the kernels that run", "[law
   const Cost cost(passes, plan.mesh(), none, {1.0}, DType::f32, common_formats(passes, plan.mesh(), DType::f32));
   double planned = 0, run = 0;
   for (std::size_t p = 0; p < passes.passes.size(); p++) {
-    std::vector<Range> all;
+    Box all;
     for (const PassIndex& i : passes.passes[p].indices) all.push_back({0, i.size});
     if (passes.passes[p].op == KernelOp::attention) planned += cost.pass(0, static_cast<int>(p), all);
   }

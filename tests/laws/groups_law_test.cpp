@@ -99,7 +99,7 @@ TEST_CASE("a convolution by groups: what it makes is cut as what it reads is, an
   for (std::size_t p = 0; p < passes.passes.size(); p++)
     if (passes.passes[p].layer == "depthwise" && passes.passes[p].op == KernelOp::conv2d)
       for (std::size_t r = 0; r < 3; r++) {
-        const std::vector<Range>& box = plan.data().pass_plans[p].work[r].box;
+        const Box& box = plan.data().pass_plans[p].work[r].box;
         REQUIRE(kernel_boxes(passes.passes[p], box).size() == 1);
         const Roles e = kernel_of(passes, passes.passes[p], box, DType::f64, plan.data().formats).roles;
         CHECK(e.g == std::array<Index, 3>{3, 1, 2}[r]);

@@ -105,6 +105,10 @@ void change_leaf(std::shared_ptr<const T>& value, const Changed& changed) {
   }
   with(value, value ? nullptr : std::shared_ptr<const T>(std::make_shared<T>()), changed);
 }
+void change_leaf(Box& value, const Changed& changed) {
+  std::vector<Range> ranges(value.begin(), value.end());
+  change(ranges, [&] { with(value, Box(ranges.begin(), ranges.end()), changed); });
+}
 void change_leaf(Parts& value, const Changed& changed) {
   std::visit([&](auto& one) { change(one, changed); }, value);
   for (const Parts& other : {Parts{CutBy::even}, Parts{Shares{{1, 2}}}, Parts{Sizes{{1, 2}}}, Parts{Jagged{{{1, 2}}, "a"}}})

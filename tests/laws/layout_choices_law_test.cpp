@@ -178,9 +178,9 @@ TEST_CASE("an automatic layout is predicted no slower than the uniform ones, and
 TEST_CASE("layers get unlike layouts where that is faster") {
   Graph g;
   const Dim batch{"batch", 32}, classes{"classes", 10};
-  Tensor h = g.input("image", {batch, {"in", 3}, {"rows", 64}, {"cols", 64}});
+  Tensor h = g.input("image", {batch, {"in", 3}, {"rows", 128}, {"cols", 128}});
   for (const std::string f : {"f0", "f1"}) h = relu(conv2d(h, {.out = {f, 32}, .window = 3, .padding = same}));
-  h = max_pool2d(h, {.window = 16});
+  h = max_pool2d(h, {.window = 32});
   for (const std::string d : {"d0", "d1"}) h = relu(dense(h, {.out = {Dim{d, 4096}}}));
   h = dense(h, {.out = {classes}});
   const Step step =

@@ -203,9 +203,9 @@ TEST_CASE("the gradient of a sum of branches, and the relu's after it, are one k
   REQUIRE(made != nullptr);
   CHECK(made->spec.summands == 2);
   CHECK(made->spec.formula == gradient_of("relu"));  // so a compiled loop does it
-  std::vector<Fusion> fusions;
+  Fusions fusions;
   compile(plan.data(), 0, &fusions);
-  CHECK(std::count_if(fusions.begin(), fusions.end(),
+  CHECK(std::count_if(fusions.made().begin(), fusions.made().end(),
                       [](const Fusion& f) { return f.fused[0].op == KernelOp::map && f.fused[0].combine == Combine::set; }) == 1);
 }
 
@@ -328,13 +328,14 @@ TEST_CASE("what is stored as bf16 is not computed again, which would not be roun
     x = group_norm(hard_swish(layer_norm(x, {.name = "n1"})), {.groups = 4, .name = "n2"});
     const Step step =
         training(sum(dense(x, {.out = {{"g", 4}}, .name = "last"})), Sgd{.learning_rate = 1e-6}, {.storage = storage});
-    std::vector<Fusion> fusions;
+    Fusions fusions;
     compile(balance(step, Mesh({{"all", 1}}, {Device{}}), {}, {}).data(), 0, &fusions);
     const auto stored = [&](const KernelSpec& spec) {
       return std::count_if(spec.operands.begin(), spec.operands.end(), [&](const MapOperand& o) { return o.dtype == storage; });
     };
     int again = 0;
-    for (const Fusion& f : fusions) again += f.fused.size() == 1 && f.apart.size() == 1 && stored(f.fused[0]) < stored(f.apart[0]);
+    for (const Fusion& f : fusions.made())
+      again += f.fused.size() == 1 && f.apart.size() == 1 && stored(f.fused[0]) < stored(f.apart[0]);
     CHECK((again > 0) == (storage == DType::f32));
   }
 }
@@ -421,11 +422,11 @@ TEST_CASE("what the profile says is slower fused, or impossible, stays apart", "
   Profile profile = synthetic_profile(mesh, {1}, 1e9);
   const Plan plain = balance(step, mesh, {}, profile);
   CHECK(plain.data().apart.empty());
-  std::vector<Fusion> fusions;
+  Fusions fusions;
   const Program before = compile(plain.data(), 0, &fusions);
   const auto add = [&](const KernelSpec& spec, double seconds) { profile.add({0, spec, {seconds, seconds, seconds, 5}, "test"}); };
   int epilogues = 0, maps = 0;
-  for (const Fusion& f : fusions) {
+  for (const Fusion& f : fusions.made()) {
     const bool epilogue = f.fused[0].op != KernelOp::map;
     if (f.apart.size() < 2) continue;  // what is computed again
     KernelSpec bare = f.apart[0];

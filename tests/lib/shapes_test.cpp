@@ -323,9 +323,9 @@ TEST_CASE("dense: an index of input, weight and result counts a batch of product
   for (const PassKind kind : {PassKind::forward, PassKind::backward_data, PassKind::backward_filter}) {
     Pass pass = passes.passes.front();
     REQUIRE(pass.op == KernelOp::dense);
-    const std::vector<Range> work{{0, kN}, {0, kC}, {0, 5}, {0, 2}};
+    const Box work{{0, kN}, {0, kC}, {0, 5}, {0, 2}};
     const std::vector<Format> formats(passes.tensors.size(), Format::plain);
-    const std::vector<Range> plain(work.begin(), work.begin() + 3);
+    const Box plain(work.begin(), work.begin() + 3);
     pass.kind = kind;
     const PassOperand was[] = {pass.reads[0], pass.reads[1], pass.writes};  // x, w, y
     if (kind == PassKind::backward_data) pass.reads[0] = was[2], pass.writes = was[0];
