@@ -91,7 +91,8 @@ Plan balance_within(const std::vector<Index>& memory, const Step& step, const Me
   if (const auto undefined = undefined_statistics(data, mesh)) throw UserError(*undefined);
   data.cuts = std::move(chosen.cuts);
   data.notes = std::move(chosen.notes);
-  if (!layout.text.empty()) data.notes.push_back(fmt::format("layout chosen: {}{}", layout.text, layout.closest));
+  data.layout = std::move(layout.layers);
+  if (!layout.others.empty()) data.notes.push_back("predicted with other layouts: " + layout.others);
   if (data.repeats)
     data.notes.push_back(
         data.passes.accumulate > 1

@@ -76,8 +76,8 @@ class LayoutChooser {
     const LayoutTables tables(passes_, mesh_, choices_, all_->cost);
     const std::vector<CostTable> costs = tables.tables();
     const std::vector<int> values = tables.values();
-    const LeastSum best = least_sum(values, costs);
-    std::vector<Candidate> all{{best.values, choices_.rules(best.values)}};
+    const std::vector<int> least = least_sum(values, costs).values;
+    std::vector<Candidate> all{{least, choices_.rules(least)}};
     if (!profile_.empty() || !can_be_planned(step_, mesh_, all.front().rules)) {
       for (const std::vector<int>& chosen : uniform_layouts(step_, mesh_, choices_))
         if (std::none_of(all.begin(), all.end(), [&](const Candidate& c) { return c.chosen == chosen; }))
@@ -99,32 +99,38 @@ class LayoutChooser {
     while (out.size() > kMostLayouts || (out.size() > 1 && !(seconds(out.back()) <= seconds(out.front()) * (1 + kNearLayouts))))
       out.pop_back();
     if (out.front().parts.may_improve) search_parts(out.front(), Moves::units);
-    std::string others;
-    for (std::size_t k = 1; k < out.size(); k++)
-      others += fmt::format("{}{} ({})", k == 1 ? "; predicted for others: " : ", ", out[k].text, seconds_text(seconds(out[k])));
-    out.front().closest = closest(costs, values, out.front().chosen) + (profile_.empty() ? "" : others);
+    ChosenLayout& best = out.front();
+    best.layers = layers(costs, values, best);
+    for (std::size_t k = 1; k < out.size() && !profile_.empty(); k++)
+      best.others += fmt::format("{}{} ({})", k == 1 ? "" : ", ", out[k].text, seconds_text(seconds(out[k])));
     return out;
   }
 
  private:
   static double seconds(const ChosenLayout& one) { return fits(one.parts.plan) ? one.parts.plan.step_seconds.value_or(0) : kNever; }
 
-  // "; the closest other choice: fc by classes, +0.2 %": the change of one bundle that costs least on the tables.
-  std::string closest(const std::vector<CostTable>& costs, const std::vector<int>& values, const std::vector<int>& chosen) const {
-    const double now = sum_of_tables(costs, values, chosen);
-    double least = kNever;
-    std::string which;
-    for (std::size_t b = 0; b < chosen.size(); b++)
-      for (int k = 0; k < values[b]; k++) {
-        std::vector<int> other = chosen;
+  // Per bundle the change of it alone that costs least on the tables, in proportion to the plan's seconds.
+  std::vector<LayerChoice> layers(const std::vector<CostTable>& costs, const std::vector<int>& values,
+                                  const ChosenLayout& of) const {
+    const double now = sum_of_tables(costs, values, of.chosen);
+    std::vector<LayerChoice> out;
+    for (std::size_t b = 0; b < of.chosen.size(); b++) {
+      const auto bundle = static_cast<int>(b);
+      LayerChoice one{choices_.name_of(bundle), choices_.text_of(bundle, of.chosen[b], of.parts.cuts)};
+      if (one.layers.empty()) continue;
+      double least = kNever;
+      for (int k = 0; k < values[b] && !profile_.empty() && now > 0; k++) {
+        std::vector<int> other = of.chosen;
         other[b] = k;
-        const double seconds = other == chosen ? kNever : sum_of_tables(costs, values, other);
+        const double seconds = other == of.chosen ? kNever : sum_of_tables(costs, values, other);
         if (!(seconds < least)) continue;
         least = seconds;
-        which = choices_.bundles().list[b].layers.front() + " " + choices_.text_of(static_cast<int>(b), k);
+        one.next_best = choices_.text_of(bundle, k);
+        one.next_best_seconds = of.parts.plan.step_seconds.value_or(0) * std::max(1.0, seconds / now);
       }
-    if (which.empty() || !(now > 0)) return "";
-    return fmt::format("; the closest other choice: {}, +{:.1f} %", which, 100 * std::max(0.0, least / now - 1));
+      out.push_back(std::move(one));
+    }
+    return out;
   }
 
   ChosenLayout searched(const Candidate& of) {

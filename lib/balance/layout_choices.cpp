@@ -269,21 +269,45 @@ std::string LayoutChoices::text_of(int bundle, int choice) const {
   return dims.empty() ? "not cut" : fmt::format("by {}", fmt::join(dims, " and "));
 }
 
+std::string LayoutChoices::text_of(int bundle, int choice, const std::vector<CutChoice>& cuts) const {
+  const LayoutChoice& its = at(at(choices_, bundle), choice);
+  if (its.cuts.size() == 1 && mesh_.axes().size() == 1)
+    for (const CutChoice& cut : cuts)
+      if (cut.dim == its.cuts.front().first && !cut.parts.empty()) {
+        const std::vector<Index>& parts = cut.parts.front();
+        const auto has_any = [](Index part) { return part > 0; };
+        if (std::count_if(parts.begin(), parts.end(), has_any) == 1)
+          return fmt::format(
+              "on {} alone",
+              mesh_.device(static_cast<int>(std::find_if(parts.begin(), parts.end(), has_any) - parts.begin())).name);
+      }
+  return text_of(bundle, choice);
+}
+
+std::vector<std::string> LayoutChoices::named_layers(int bundle) const {
+  const int logits = passes_.logits();
+  std::vector<std::string> out = at(bundles_.list, bundle).layers;
+  std::erase_if(out, [&](const std::string& layer) {
+    const int tensor = passes_.find(layer);
+    return tensor < 0 || (logits >= 0 && tensor > logits);
+  });
+  return out;
+}
+
+std::string LayoutChoices::name_of(int bundle) const {
+  const std::vector<std::string> layers = named_layers(bundle);
+  return layers.empty() ? "" : layers.size() == 1 ? layers.front() : layers.front() + " to " + layers.back();
+}
+
 std::string LayoutChoices::text(const std::vector<int>& chosen) const {
   struct Run {
     std::string first{}, last{}, how{};
     bool makes = false;  // each is cut along its own output channels
   };
   constexpr std::size_t kMostRuns = 8;
-  const int logits = passes_.logits();
-  const auto is_named = [&](const std::string& layer) {  // those of the loss no one has named
-    const int tensor = passes_.find(layer);
-    return tensor >= 0 && (logits < 0 || tensor <= logits);
-  };
   std::vector<Run> runs;
   for (std::size_t b = 0; b < chosen.size(); b++) {
-    std::vector<std::string> layers = bundles_.list[b].layers;
-    std::erase_if(layers, [&](const std::string& layer) { return !is_named(layer); });
+    const std::vector<std::string> layers = named_layers(static_cast<int>(b));
     if (layers.empty()) continue;
     const LayoutChoice& its = at(choices_[b], at(chosen, b));
     const std::string how = text_of(static_cast<int>(b), chosen[b]);

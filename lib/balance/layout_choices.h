@@ -12,6 +12,7 @@
 
 #include "balance/bundles.h"
 #include "base/at.h"
+#include "plan/plan_data.h"
 
 namespace motley {
 
@@ -39,6 +40,9 @@ class LayoutChoices {
   // "conv2d_1 to conv2d_8 by batch; dense_9 by hidden": for people, at most 8 runs of layers.
   std::string text(const std::vector<int>& chosen) const;
   std::string text_of(int bundle, int choice) const;  // "by batch", "by its input's filters1", "not cut"
+  // The same, and "on fast alone" where these parts leave one rank.
+  std::string text_of(int bundle, int choice, const std::vector<CutChoice>& cuts) const;
+  std::string name_of(int bundle) const;  // "conv2d_1 to max_pool2d_3"; empty: layers of the loss, which no one has named
 
  private:
   std::vector<LayoutChoice> choices_of(int bundle) const;
@@ -48,6 +52,7 @@ class LayoutChoices {
   std::string source_of(const std::string& dim) const;              // the last of these: a choice names it
   std::string own_name(int bundle, const std::string& dim) const;
   bool is_open(int bundle) const;
+  std::vector<std::string> named_layers(int bundle) const;  // without those of the loss, which no one has named
   int find(int bundle, const std::vector<DimAxes>& cuts) const;
 
   const Passes& passes_;

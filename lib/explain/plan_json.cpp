@@ -33,6 +33,7 @@ Json per_rank(const std::vector<Shard>& held, int ranks) {
 }
 
 // Limit of a summary.
+constexpr std::size_t kMostLayoutRows = 12;
 constexpr int kMostRanks = 16;
 constexpr std::size_t kMostExchanges = 24, kWidestParts = 40, kWidestBytes = 60, kMostPartColumns = 4;
 
@@ -121,6 +122,42 @@ std::string exchange_rows(std::vector<Described> exchanges, bool full) {
   return out;
 }
 
+// What was chosen for layers that the layout left open: runs of layers with one cut are a row.
+std::string layout_rows(const PlanData& d, bool full) {
+  if (d.layout.empty()) return "";
+  struct Row {
+    std::string first{}, last{};
+    const LayerChoice* least = nullptr;  // of which another cut costs least
+  };
+  const auto ends = [](const std::string& layers) {
+    const std::size_t to = layers.find(" to ");
+    return to == std::string::npos ? std::pair{layers, layers} : std::pair{layers.substr(0, to), layers.substr(to + 4)};
+  };
+  std::vector<Row> rows;
+  for (const LayerChoice& c : d.layout) {
+    const auto [first, last] = ends(c.layers);
+    if (rows.empty() || rows.back().least->cut != c.cut) {
+      rows.push_back({first, last, &c});
+      continue;
+    }
+    rows.back().last = last;
+    const LayerChoice*& least = rows.back().least;
+    if (c.next_best_seconds && (!least->next_best_seconds || *c.next_best_seconds < *least->next_best_seconds)) least = &c;
+  }
+  std::string out = padded("layout, chosen", 42) + padded("cut", 28) + "next best, of one layer\n";
+  const std::size_t shown = full ? rows.size() : std::min(rows.size(), kMostLayoutRows);
+  for (std::size_t i = 0; i < shown; i++) {
+    const Row& row = rows[i];
+    const LayerChoice& least = *row.least;
+    out += "  " + padded(row.first == row.last ? row.first : row.first + " to " + row.last, 40) + padded(least.cut, 28);
+    if (least.next_best_seconds)
+      out += fmt::format("{} {}, +{:.1f} %", ends(least.layers).first, least.next_best,
+                         100 * (*least.next_best_seconds / std::max(d.step_seconds.value_or(0), 1e-30) - 1));
+    out += "\n";
+  }
+  return shown == rows.size() ? out : out + fmt::format("  and {} more; --full lists them\n", rows.size() - shown);
+}
+
 // Empty: all kernels were measured.
 std::string estimated_line(const PlanData& d, const Mesh& mesh) {
   const double share = estimated_share(d).value_or(0);
@@ -188,7 +225,7 @@ std::string Plan::table(PlanDetail detail) const {
 std::string Plan::table(const Profile& profile, PlanDetail detail) const {
   const PlanData& d = data();
   const bool full = detail == PlanDetail::full;
-  std::string out = "cuts\n";
+  std::string out = layout_rows(d, full) + "cuts\n";
   if (d.cuts.empty()) out += "  none: no dim has a rule\n";
   for (const CutChoice& c : d.cuts) {
     std::string parts = lists_text(c.parts);

@@ -129,6 +129,18 @@ Json cuts_json(const PlanData& d) {
   return out;
 }
 
+Json layout_json(const PlanData& d) {
+  Json out{Json::Array{}};
+  for (const LayerChoice& c : d.layout) {
+    Json one{Json::Object{}};
+    one.set("layers", c.layers).set("cut", c.cut);
+    if (!c.next_best.empty()) one.set("next_best", c.next_best);
+    if (c.next_best_seconds) one.set("next_best_seconds", *c.next_best_seconds);
+    out.push(std::move(one));
+  }
+  return out;
+}
+
 Json predicted_json(const PlanData& d) {
   Json out{Json::Object{}}, ranks{Json::Array{}};
   for (const PredictedRank& r : d.predicted) {
@@ -214,6 +226,7 @@ Json kept_json(const Plan& plan) {
       .set("baselines", baselines_json(data.baselines))
       .set("notes", std::move(notes))
       .set("decisions", decisions_json(data, plan.step(), plan.mesh()));
+  if (!data.layout.empty()) out.set("layout", layout_json(data));
   return out;
 }
 

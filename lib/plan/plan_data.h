@@ -71,6 +71,15 @@ struct CutChoice {                   // for people and JSON: one resolved rule
   std::string why{};
 };
 
+// For people and JSON: what the planner chose for layers that are cut together, where the layout left it open.
+struct LayerChoice {
+  std::string layers{};  // "conv2d_1", "conv2d_1 to max_pool2d_3"
+  std::string cut{};     // "by batch", "on fast alone"
+  // The other cut of these layers alone that costs least, and the step with it; empty: there is none, or seconds are unknown.
+  std::string next_best{};
+  std::optional<double> next_best_seconds{};
+};
+
 struct PredictedRank {
   double seconds = 0;            // busy
   double estimated_seconds = 0;  // of these, those of kernels whose times are Known::modelled
@@ -101,6 +110,7 @@ struct PlanData {
   std::vector<std::vector<KernelSpec>> apart{};  // per rank: fused kernels measured to be slower than separate ones; empty: none
   bool repeats = false;  // parameters are sent in each micro-batch, frozen ones in each step: a rank lacks the memory to keep them
   std::vector<CutChoice> cuts{};
+  std::vector<LayerChoice> layout{};                             // in the order of the layers
   std::vector<std::string> notes{};                              // what was assumed, what was gathered
   std::optional<double> step_seconds{}, step_q25{}, step_q75{};  // quartiles: of the machine's speed while its profile was measured
   std::vector<PredictedRank> predicted{};

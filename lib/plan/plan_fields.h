@@ -75,6 +75,12 @@ struct Fields<CutChoice> {
                                    field("parts", &CutChoice::parts), field("why", &CutChoice::why)};
 };
 template <>
+struct Fields<LayerChoice> {
+  static constexpr std::tuple list{field("layers", &LayerChoice::layers), field("cut", &LayerChoice::cut),
+                                   field("next_best", &LayerChoice::next_best),
+                                   field("next_best_seconds", &LayerChoice::next_best_seconds)};
+};
+template <>
 struct Fields<PredictedRank> {
   static constexpr std::tuple list{field("seconds", &PredictedRank::seconds),
                                    field("estimated_seconds", &PredictedRank::estimated_seconds),
@@ -106,6 +112,7 @@ struct Fields<PlanData> {
                                    field("apart", &P::apart),
                                    field("repeats", &P::repeats),
                                    field("cuts", &P::cuts),
+                                   field("layout", &P::layout),
                                    field("notes", &P::notes),
                                    field("step_seconds", &P::step_seconds),
                                    field("step_q25", &P::step_q25),

@@ -69,6 +69,7 @@ struct PlanFile {
   std::optional<std::string> evaluation{};  // a text of this form
   std::string made_for{};
   std::vector<CutChoice> cuts{};
+  std::vector<LayerChoice> layout{};
   std::vector<std::string> notes{};
   std::optional<double> step_seconds{}, step_q25{}, step_q75{};
   std::vector<PredictedRank> ranks{};
@@ -199,6 +200,14 @@ const Table<Decisions>& decision_fields() {
   return table;
 }
 
+const Table<LayerChoice>& layout_fields() {
+  static const Table<LayerChoice> table{
+      text_field("layers", "that are cut together", &LayerChoice::layers), text_field("cut", "that was chosen", &LayerChoice::cut),
+      text_field("next_best", "the other cut that costs least", &LayerChoice::next_best, false),
+      number_or_null("next_best_seconds", "of the step with it", &LayerChoice::next_best_seconds, 0, kMostSeconds, false)};
+  return table;
+}
+
 const Table<CutChoice>& cut_fields() {
   static const Table<CutChoice> table{
       text_field("dim", "that is cut", &CutChoice::dim),
@@ -249,6 +258,7 @@ const Table<PlanFile>& plan_fields() {
       {"decisions", "everything else follows from these", "object", true,
        [](Reader& r, const Json& j, PlanFile& out) { r.object(j, decision_fields(), out.decisions); }},
       list_field("cuts", "informative", &PlanFile::cuts, cut_fields()),
+      list_field("layout", "what was chosen for layers, informative", &PlanFile::layout, layout_fields(), false),
       {"predicted", "seconds, bytes, memory", "object", true,
        [](Reader& r, const Json& j, PlanFile& out) { r.object(j, predicted, out); }},
       {"baselines", "other parts", "object", true,
@@ -466,6 +476,7 @@ Plan plan_of_text(const std::string& name, const std::string& text, const Step& 
     if (parts != c.parts) refuse(name, "/cuts: the parts of \"" + c.dim + "\" are not those of /decisions/rules");
   }
   data.cuts = std::move(from.cuts);
+  data.layout = std::move(from.layout);
   data.notes = std::move(from.notes);
   data.step_seconds = from.step_seconds;
   data.step_q25 = from.step_q25 ? from.step_q25 : from.step_seconds;

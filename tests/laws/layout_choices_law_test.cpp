@@ -14,6 +14,7 @@
 #include "balance/needed_kernels.h"
 #include "plan/check_rules.h"
 #include "plan/planner.h"
+#include "tests/support/config_files.h"
 #include "tests/support/random_network.h"
 #include "tests/support/run_plan.h"
 #include "tests/support/synthetic_profile.h"
@@ -197,6 +198,20 @@ TEST_CASE("layers get unlike layouts where that is faster") {
   };
   CHECK(cut_of("conv2d_3") == "batch");
   CHECK(cut_of("dense_6") != "batch");
+  const std::vector<LayerChoice>& said = plan.data().layout;
+  REQUIRE(said.size() == 5);
+  CHECK(said.front().layers == "conv2d_1 to relu_2");
+  CHECK(said.front().cut == "by batch");
+  for (const LayerChoice& one : said) {
+    CHECK(!one.next_best.empty());
+    CHECK(one.next_best != one.cut);
+    CHECK(one.next_best_seconds.value_or(0) >= *plan.data().step_seconds);
+  }
+  CHECK(plan.table().starts_with("layout, chosen"));
+  const Folder folder("motley-layout");
+  const Plan read = Plan::load(folder.write("plan.json", plan.json()), step, mesh);
+  REQUIRE(read.data().layout.size() == said.size());
+  CHECK(read.data().layout.back().next_best_seconds == said.back().next_best_seconds);
 }
 
 TEST_CASE("what is said restricts what is chosen") {
