@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/foreign_words.h"
 #include "graph/map_formula.h"
 #include "graph/ops/windows.h"
 #include "graph/pointwise.h"
@@ -27,6 +28,10 @@ const std::vector<std::string>& activation_names() {
 void read_activation(Reader& r, const Json& j, std::string& out) {
   const auto* word = std::get_if<std::string>(&j.value);
   const bool layer = word != nullptr && LayerKind::find(*word) != nullptr && !Reader::is_one_of(*word, activation_names());
+  if (const auto meant = word == nullptr ? std::nullopt : foreign_word(*word, {"map"}); meant && meant->meant == "map")
+    return r.complain(j, "\"" + *word +
+                             "\" is not an activation; write it as a layer after this one, { \"op\": \"map\", \"formula\": "
+                             "\"...\" } (docs/own_ops.md)");
   if (!layer) return static_cast<void>(r.text(j, out, activation_names()));
   r.complain(j, "\"" + *word +
                     "\" as an activation is not built yet, it has keys; write it as a layer after this one, { \"op\": \"" + *word +

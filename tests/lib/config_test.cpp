@@ -233,6 +233,10 @@ TEST_CASE("what is wrong in a model file") {
       {"\"relu\" },\n    { \"op\": \"max",
        "\"rely\" },\n    { \"op\": \"max",
        {"m.json:4:95: error: /layers/0/activation: \"rely\" is not known here; did you mean \"relu\"?"}},
+      {"\"relu\" },\n    { \"op\": \"max",
+       "\"mish\" },\n    { \"op\": \"max",
+       {"m.json:4:95: error: /layers/0/activation: \"mish\" is not an activation; write it as a layer after this one, { \"op\": "
+        "\"map\", \"formula\": \"...\" } (docs/own_ops.md)"}},
       {"max_pool2d",
        "max_pool",
        {"m.json:5:13: error: /layers/1/op: \"max_pool\" is not known here; did you mean \"max_pool2d\"?"}},
