@@ -131,8 +131,11 @@ EvaluateOptions evaluation_of(const ModelSpec& spec, const Model& model) {
           .ignored = loss.ignore_index,
           .label_smoothing = loss.label_smoothing,
           .loss = loss.op == "mean_squared_error"     ? LossKind::mean_squared_error
+                  : loss.op == "mean_absolute_error"  ? LossKind::mean_absolute_error
+                  : loss.op == "huber"                ? LossKind::huber
                   : loss.op == "binary_cross_entropy" ? LossKind::binary_cross_entropy
-                                                      : LossKind::softmax_cross_entropy};
+                                                      : LossKind::softmax_cross_entropy,
+          .delta = loss.delta};
 }
 
 // "[########            ]  40 %, 3 min left  LINE", estimated from the steps so far: a terminal cuts off the end of long lines.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What does a map cost beside a loop written by hand for the same formula? maps [--quick] [--isa NAME] [--json FILE]. Per size: the
-// smallest of several interleaved rounds, in this thread's processor time.
+// What does a map cost beside a loop written by hand for the same formula, and one by a formula's text beside a built-in op of the
+// same arithmetic? maps [--quick] [--isa NAME] [--json FILE]. Per size: the smallest of several interleaved rounds, in this
+// thread's processor time.
 #include <fmt/core.h>
 #include <motley/backend.h>
 #include <motley/error.h>
@@ -8,8 +9,10 @@
 #include <algorithm>
 #include <ctime>
 #include <fstream>
+#include <functional>
 
 #include "bench/support/hand_loops.h"
+#include "graph/map_formula.h"
 #include "graph/optimizers.h"
 #include "kernels/open_cpu.h"
 #include "kernels/operands.h"
@@ -90,6 +93,28 @@ class Operands {
   std::vector<float*> pointers_{};
 };
 
+// Formulas as a user writes them: the arithmetic of a built-in op in another order, of which no op declares a loop.
+struct Written {
+  const char *op, *text;
+};
+constexpr Written kWritten[] = {{"gelu", "(erf(t0 * 0.70710678) + 1) * t0 * 0.5"},
+                                {"silu", "select(-88 <= t0, t0 / (exp(-select(-88 <= t0, t0, -88)) + 1), 0)"},
+                                {"softplus", "log1p(exp(select(0 <= t0, -t0, t0))) + select(0 <= t0, t0, 0)"},
+                                {"hard_swish", "select(t0 <= -3, 0, select(t0 >= 3, t0, (t0 + 3) * t0 / 6))"}};
+
+// The smallest seconds of `first` and of `second`, each `times` calls in a row.
+std::pair<double, double> smallest(int rounds, Index times, const std::function<void()>& first,
+                                   const std::function<void()>& second) {
+  double best[2] = {1e9, 1e9};
+  for (int round = 0; round < rounds; round++)
+    for (const int which : {0, 1}) {
+      const double begin = now();
+      for (Index k = 0; k < times; k++) (which == 0 ? first : second)();
+      best[which] = std::min(best[which], now() - begin);
+    }
+  return {best[0], best[1]};
+}
+
 }  // namespace
 
 int main(int argc, char** argv) try {
@@ -115,6 +140,14 @@ int main(int argc, char** argv) try {
   for (const Index n : sizes) fmt::print(" {:>9}", n >= (1 << 20) ? fmt::format("{} Mi", n >> 20) : fmt::format("{} Ki", n >> 10));
   fmt::print("\n");
   std::string rows;
+  const auto times_of = [&](Index n) { return std::max<Index>(1, (quick ? 1 << 20 : 4 << 20) / n); };
+  const int rounds = quick ? 5 : 21;
+  const auto row = [&](const std::string& name, Index n, double seconds, const char* beside, double its) {
+    const auto times = static_cast<double>(times_of(n));
+    fmt::print(" {:>9.2f}", seconds / its);
+    rows += fmt::format("{}{{\"map\": \"{}\", \"isa\": \"{}\", \"floats\": {}, \"seconds\": {:.4g}, \"{}\": {:.4g}}}",
+                        rows.empty() ? "" : ",\n", name, hand.isa, n, seconds / times, beside, its / times);
+  };
   for (const auto& [name, loop] : hand.list) {
     fmt::print("{:>28}", name);
     for (const Index n : sizes) {
@@ -122,23 +155,33 @@ int main(int argc, char** argv) try {
       const Operands operands(spec, n);
       const auto kernel = backend->compile(spec);
       const std::vector<void*> all = operands.all();
-      double best[2] = {1e9, 1e9};
-      const Index times = std::max<Index>(1, (quick ? 1 << 20 : 4 << 20) / n);
-      for (int round = 0; round < (quick ? 5 : 21); round++) {
-        double begin = now();
-        for (Index k = 0; k < times; k++) kernel->run(all, nullptr);
-        best[0] = std::min(best[0], now() - begin);
-        begin = now();
-        for (Index k = 0; k < times; k++) loop(operands.floats(), n);
-        best[1] = std::min(best[1], now() - begin);
-      }
-      fmt::print(" {:>9.2f}", best[0] / best[1]);
-      rows += fmt::format(
-          "{}{{\"map\": \"{}\", \"isa\": \"{}\", \"floats\": {}, \"seconds\": {:.4g}, \"by_hand_seconds\": {:.4g}}}",
-          rows.empty() ? "" : ",\n", name, hand.isa, n, best[0] / static_cast<double>(times), best[1] / static_cast<double>(times));
+      const auto by_hand = loop;
+      const auto [ours, its] = smallest(
+          rounds, times_of(n), [&] { kernel->run(all, nullptr); }, [&] { by_hand(operands.floats(), n); });
+      row(name, n, ours, "by_hand_seconds", its);
     }
     fmt::print("\n");
   }
+  fmt::print("by a formula's text: time over the built-in op's\n");
+  for (const Written& written : kWritten)
+    for (const bool gradient : {false, true}) {
+      const MapFormula its = parse_map(written.text, 1);
+      const Formula by_text = gradient ? its.gradients.front().formula : its.value;
+      const Formula built_in = gradient ? gradient_of(written.op) : forward_of(written.op);
+      const std::string name = std::string("text: ") + written.op + (gradient ? " gradient" : "");
+      fmt::print("{:>28}", name);
+      for (const Index n : sizes) {
+        const std::vector<std::vector<Index>> strides(gradient ? 3 : 2, std::vector<Index>{1});
+        const KernelSpec spec = map_of(by_text, {n}, strides), other = map_of(built_in, {n}, strides);
+        const Operands operands(spec, n);
+        const auto kernel = backend->compile(spec), op = backend->compile(other);
+        const std::vector<void*> all = operands.all();
+        const auto [ours, ops] = smallest(
+            rounds, times_of(n), [&] { kernel->run(all, nullptr); }, [&] { op->run(all, nullptr); });
+        row(name, n, ours, "built_in_seconds", ops);
+      }
+      fmt::print("\n");
+    }
   if (!json.empty()) std::ofstream(json) << "[" << rows << "]\n";
   return 0;
 } catch (const std::exception& e) {

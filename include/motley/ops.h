@@ -194,6 +194,11 @@ struct CrossEntropyOptions {
   std::optional<Index> ignore_index{};
   std::string name{};  ///< of the output; empty: `softmax_cross_entropy_<position>`
 };
+/// Options of huber().
+struct HuberOptions {
+  double delta = 1;    ///< from this distance on the loss grows linearly; above 0
+  std::string name{};  ///< of the output; empty: `huber_<position>`
+};
 /// Options of reshape().
 struct ReshapeOptions {
   std::vector<Dim> in{};   ///< replaced; numbered row-major in this order
@@ -266,6 +271,8 @@ Tensor gelu(const Tensor& x, const NameOption& options = {});
 Tensor gelu_tanh(const Tensor& x, const NameOption& options = {});
 /// x / (1 + exp(-x))
 Tensor silu(const Tensor& x, const NameOption& options = {});
+/// log(1 + exp(x)), at any x.
+Tensor softplus(const Tensor& x, const NameOption& options = {});
 /// min(max(x, 0), 6)
 Tensor relu6(const Tensor& x, const NameOption& options = {});
 /// x where it is above 0, else slope times x.
@@ -305,6 +312,54 @@ Tensor mul(const Tensor& a, const Tensor& b, const NameOption& options = {});
 Tensor add(const Tensor& a, const Tensor& b, const NameOption& options = {});
 /// The sum of any number of tensors, added in this order.
 Tensor add(const std::vector<Tensor>& summands, const NameOption& options = {});
+/// @name Formulas of one's own
+/// Element by element; one tensor has all dims, the others are repeated along those that they lack, and the result has its dims.
+/// @{
+/// The formula of x[0], x[1], ..., which it calls t0, t1, ...: `map("t0 * tanh(softplus(t0))", {x})`. `+ - * /`, numbers, `exp
+/// expm1 log log1p sqrt tanh erf abs sigmoid softplus`, `max min pow` of two, `select(t0 < 0, a, b)` with `< <= > >= == !=`. Each
+/// tensor must be read. Gradients are those of the formula as written, by the chain rule; that of a choice is the chosen value's.
+/// max, min, abs, pow, sigmoid, softplus have gradients without infinities of their own: at a tie the first operand's, at 0 that of
+/// abs is 0. At most 64 instructions, 16 tensors, 4096 characters, 64 parentheses inside each other. UserError: what is wrong, and
+/// where in the text.
+Tensor map(const std::string& formula, const std::vector<Tensor>& x, const NameOption& options = {});
+/// e^x
+Tensor exp(const Tensor& x, const NameOption& options = {});
+/// The natural logarithm.
+Tensor log(const Tensor& x, const NameOption& options = {});
+/// log(1 + x), exact for small x.
+Tensor log1p(const Tensor& x, const NameOption& options = {});
+/// The square root.
+Tensor sqrt(const Tensor& x, const NameOption& options = {});
+/// |x|; the gradient at 0 is 0.
+Tensor abs(const Tensor& x, const NameOption& options = {});
+/// a - b
+Tensor sub(const Tensor& a, const Tensor& b, const NameOption& options = {});
+/// a / b
+Tensor div(const Tensor& a, const Tensor& b, const NameOption& options = {});
+/// The greater of both; where they are equal the gradient is a's.
+Tensor max(const Tensor& a, const Tensor& b, const NameOption& options = {});
+Tensor max(const Tensor& a, double b, const NameOption& options = {});  ///< with a number in the place of b
+/// The smaller of both; where they are equal the gradient is a's.
+Tensor min(const Tensor& a, const Tensor& b, const NameOption& options = {});
+Tensor min(const Tensor& a, double b, const NameOption& options = {});  ///< with a number in the place of b
+/// a^b for a from 0 on; gradients that are not finite at a = 0 are 0 there.
+Tensor pow(const Tensor& a, const Tensor& b, const NameOption& options = {});
+/// The same with a number; for whole b from -1024 to 1024 of any a.
+Tensor pow(const Tensor& a, double b, const NameOption& options = {});
+Tensor operator+(const Tensor& a, const Tensor& b);  ///< add()
+Tensor operator-(const Tensor& a, const Tensor& b);  ///< sub()
+Tensor operator*(const Tensor& a, const Tensor& b);  ///< mul()
+Tensor operator/(const Tensor& a, const Tensor& b);  ///< div()
+Tensor operator+(const Tensor& a, double b);         ///< each element + b
+Tensor operator-(const Tensor& a, double b);         ///< each element - b
+Tensor operator*(const Tensor& a, double b);         ///< each element * b
+Tensor operator/(const Tensor& a, double b);         ///< each element / b
+Tensor operator+(double a, const Tensor& b);         ///< a + each element
+Tensor operator-(double a, const Tensor& b);         ///< a - each element
+Tensor operator*(double a, const Tensor& b);         ///< a * each element
+Tensor operator/(double a, const Tensor& b);         ///< a / each element
+Tensor operator-(const Tensor& x);                   ///< each element's negative
+/// @}
 /// All dims but the first become the dim `into`, row-major.
 Tensor flatten(const Tensor& x, const std::string& into, const NameOption& options = {});
 
@@ -345,6 +400,11 @@ Tensor softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const D
 Tensor binary_cross_entropy(const Tensor& logits, const Tensor& labels, const NameOption& options = {});
 /// The mean over all elements of the square of x - label: a scalar. labels: floats, with x's dims.
 Tensor mean_squared_error(const Tensor& x, const Tensor& labels, const NameOption& options = {});
+/// The mean over all elements of |x - label| (PyTorch's l1_loss): a scalar. labels: floats, with x's dims.
+Tensor mean_absolute_error(const Tensor& x, const Tensor& labels, const NameOption& options = {});
+/// The mean over all elements of d^2 / 2 for d = |x - label| up to delta, delta (d - delta / 2) beyond (PyTorch's huber_loss): a
+/// scalar. labels: floats, with x's dims.
+Tensor huber(const Tensor& x, const Tensor& labels, const HuberOptions& options = {});
 /// @}
 
 /// @}

@@ -53,7 +53,7 @@ class Predictor {
 
 /// What an evaluation computes from outputs and labels: a mean over all elements, softmax cross entropy over those of all dims but
 /// the classes'.
-enum class LossKind : std::uint8_t { softmax_cross_entropy, binary_cross_entropy, mean_squared_error };
+enum class LossKind : std::uint8_t { softmax_cross_entropy, binary_cross_entropy, mean_squared_error, mean_absolute_error, huber };
 
 /// Options of evaluate(). Every field has a default.
 struct EvaluateOptions {
@@ -61,7 +61,8 @@ struct EvaluateOptions {
   std::string over{};                               ///< the output's dim of the classes; empty: the only one besides the batch
   std::optional<Index> ignored{};                   ///< rows with this label count for nothing
   double label_smoothing = 0;                       ///< as CrossEntropyOptions
-  LossKind loss = LossKind::softmax_cross_entropy;  ///< the other two have neither classes nor an accuracy
+  LossKind loss = LossKind::softmax_cross_entropy;  ///< the others have neither classes nor an accuracy
+  double delta = 1;                                 ///< of LossKind::huber, as HuberOptions
   bool per_class = false;                           ///< counts Evaluation::confusion and in_top5: of at most kMostPerClass classes
   static constexpr Index kMostPerClass = 4096;      ///< number of classes
   std::function<void(Index samples)> progress{};    ///< called on rank 0 before each batch and at the end: how many are evaluated

@@ -218,8 +218,8 @@ Table<DataOptions> data_table(VersionKey version) {
       path_field("images", "npy: a .npy file [samples, channels, rows, cols] of floats (as they are) or u8 (scaled to 0..1)",
                  &DataOptions::images),
       path_field("labels",
-                 "npy: a .npy file [samples], or with the labels' further dims, of integers from 0; for mean_squared_error and "
-                 "binary_cross_entropy: with all dims of the labels, floats or integers, used as they are",
+                 "npy: a .npy file [samples], or with the labels' further dims, of integers from 0; for losses other than "
+                 "softmax_cross_entropy: with all dims of the labels, floats or integers, used as they are",
                  &DataOptions::labels),
       path_field("test_images", "npy: test samples, in the form of images; without them nothing is evaluated",
                  &DataOptions::test_images),

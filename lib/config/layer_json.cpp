@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 
+#include "base/foreign_words.h"
+#include "graph/map_formula.h"
 #include "graph/ops/windows.h"
 #include "graph/pointwise.h"
 
@@ -26,6 +28,10 @@ const std::vector<std::string>& activation_names() {
 void read_activation(Reader& r, const Json& j, std::string& out) {
   const auto* word = std::get_if<std::string>(&j.value);
   const bool layer = word != nullptr && LayerKind::find(*word) != nullptr && !Reader::is_one_of(*word, activation_names());
+  if (const auto meant = word == nullptr ? std::nullopt : foreign_word(*word, {"map"}); meant && meant->meant == "map")
+    return r.complain(j, "\"" + *word +
+                             "\" is not an activation; write it as a layer after this one, { \"op\": \"map\", \"formula\": "
+                             "\"...\" } (docs/own_ops.md)");
   if (!layer) return static_cast<void>(r.text(j, out, activation_names()));
   r.complain(j, "\"" + *word +
                     "\" as an activation is not built yet, it has keys; write it as a layer after this one, { \"op\": \"" + *word +
@@ -279,6 +285,11 @@ LayerField field_of(const LayerKey& key) {
     f.read = [key](Reader& r, const Json& j, LayerSpec& l) { r.text(j, l.arguments.words[key.name], key.words); };
     return f;
   }
+  if (key.kind == Kind::formula) {
+    f.type = "text";
+    f.read = [key](Reader& r, const Json& j, LayerSpec& l) { r.text(j, l.arguments.words[key.name]); };
+    return f;
+  }
   if (key.kind == Kind::extent) {
     f.type = "integer or list";
     if (!key.required) f.usual = static_cast<std::int64_t>(key.standard);
@@ -357,6 +368,7 @@ void give_standards(const std::vector<LayerKey>& keys, LayerArguments& to) {
       case Kind::names: to.names[key.name]; break;
       case Kind::dim:
       case Kind::dims: to.dims[key.name]; break;
+      case Kind::formula: to.words[key.name]; break;
       case Kind::word: to.words[key.name] = key.words.front(); break;
       case Kind::extent: to.extents[key.name] = Extent2(static_cast<Index>(key.standard)); break;
       case Kind::padding: to.paddings[key.name]; break;
@@ -364,6 +376,29 @@ void give_standards(const std::vector<LayerKey>& keys, LayerArguments& to) {
       case Kind::whole:
       case Kind::flag: to.numbers[key.name] = key.standard; break;
     }
+}
+
+// Whether `from`, if it is there, could be read: then it is known how many tensors a formula has.
+bool knows_operands(const Json& j, const LayerSpec& layer) {
+  const Json* from = j.find("from");
+  if (from == nullptr) return true;
+  const auto* list = std::get_if<Json::Array>(&from->value);
+  return !layer.from.empty() && layer.from.size() == (list == nullptr ? 1 : list->size());
+}
+void check_formulas(Reader& r, const Json& j, const LayerSpec& layer) {
+  const LayerKind* kind = LayerKind::find(layer.op);
+  if (kind == nullptr || !knows_operands(j, layer)) return;
+  for (const LayerKey& key : kind->keys) {
+    const Json* given = key.kind == LayerKey::Kind::formula ? j.find(key.name) : nullptr;
+    if (given == nullptr || !std::holds_alternative<std::string>(given->value)) continue;
+    r.in(key.name, [&] {
+      try {
+        static_cast<void>(parse_map(std::get<std::string>(given->value), std::max<std::size_t>(1, layer.from.size())));
+      } catch (const UserError& e) {
+        r.complain(*given, e.what());
+      }
+    });
+  }
 }
 
 }  // namespace
@@ -424,12 +459,13 @@ LayerSpec read_layer(Reader& r, const Json& j) {
       r.in("from", [&] { r.complain(*from, layer.op + " reads two tensors, found " + std::to_string(layer.from.size())); });
     const LayerKind* kind = LayerKind::find(layer.op);
     const bool two = kind != nullptr && !kind->form.optional.empty();
-    if (!reads_several(layer.op) && layer.from.size() > (two ? 2 : 1))
-      r.in("from", [&] {
-        r.complain(*from, layer.op + " reads one tensor" + (two ? " and " + kind->form.optional : "") + ", found " +
-                              std::to_string(layer.from.size()));
-      });
+    const std::size_t most = kind != nullptr && kind->form.most > 0 ? static_cast<std::size_t>(kind->form.most) : two ? 2 : 1;
+    const std::string reads =
+        most > 2 ? "at most " + std::to_string(most) + " tensors" : "one tensor" + (two ? " and " + kind->form.optional : "");
+    if (!reads_several(layer.op) && layer.from.size() > most)
+      r.in("from", [&] { r.complain(*from, layer.op + " reads " + reads + ", found " + std::to_string(layer.from.size())); });
   }
+  check_formulas(r, j, layer);
   layer.good = r.complaints.list.size() == before;
   layer.only_out =
       !layer.good && std::all_of(r.complaints.list.begin() + static_cast<std::ptrdiff_t>(before), r.complaints.list.end(),

@@ -283,6 +283,10 @@ class Builder {
     if (declared && model_.label.shape() != Shape(each)) throw UserError(wrong_labels(Shape(each)));
     if (loss.op == "mean_squared_error")
       model_.loss = mean_squared_error(model_.logits, model_.label);
+    else if (loss.op == "mean_absolute_error")
+      model_.loss = mean_absolute_error(model_.logits, model_.label);
+    else if (loss.op == "huber")
+      model_.loss = huber(model_.logits, model_.label, {.delta = loss.delta});
     else if (loss.op == "binary_cross_entropy")
       model_.loss = mean(binary_cross_entropy(model_.logits, model_.label));
     else

@@ -44,6 +44,7 @@ struct LossSpec {
   std::string op{}, over{}, labels = "label";  // over: for softmax_cross_entropy; labels: the input that holds them
   double label_smoothing = 0;
   std::optional<Index> ignore_index{};
+  double delta = HuberOptions{}.delta;                                              // of huber
   bool good = true;                                                                 // false: there was a complaint about it
   bool has_classes() const { return op.empty() || op == "softmax_cross_entropy"; }  // else the labels are real numbers
   bool whole() const { return !op.empty() && (!has_classes() || !over.empty()); }

@@ -10,6 +10,7 @@
 #include "config/model.h"
 #include "config/zoo.h"
 #include "config/zoo_transformers.h"
+#include "graph/ops/mean_loss.h"
 
 namespace motley {
 
@@ -44,15 +45,18 @@ void read_inputs(Reader& r, const Json& j, ModelSpec& model) {
   for (const Json::Member& m : *members) r.in(m.key, [&] { read_input(r, m, model); });
 }
 
-const std::vector<std::string> kLosses{"binary_cross_entropy", "mean_squared_error", "softmax_cross_entropy"};
+const std::vector<std::string> kLosses{"binary_cross_entropy", "huber", "mean_absolute_error", "mean_squared_error",
+                                       "softmax_cross_entropy"};
 
 Table<LossSpec> loss_table(const std::string& op) {
   const bool classes = op == "softmax_cross_entropy";
   Table<LossSpec> table{
       {"op",
-       classes                      ? "labels are classes"
-       : op == "mean_squared_error" ? "the square of value - label"
-                                    : "of logits; labels are probabilities, from 0 to 1",
+       classes                       ? "labels are classes"
+       : op == "mean_squared_error"  ? "the square of value - label"
+       : op == "mean_absolute_error" ? "|value - label|"
+       : op == "huber"               ? "d^2 / 2 for d = |value - label| up to delta, delta (d - delta / 2) beyond"
+                                     : "of logits; labels are probabilities, from 0 to 1",
        "text", true, [](Reader& r, const Json& j, LossSpec& l) { r.text(j, l.op, kLosses); }, schema_of_words({op})},
       {"labels",
        classes ? "the input that holds the labels (integers); its dims: the samples, then the logits' other dims except `over`"
@@ -62,6 +66,14 @@ Table<LossSpec> loss_table(const std::string& op) {
        [](Reader& r, const Json& j, LossSpec& l) { r.name(j, l.labels); },
        {},
        Json(LossSpec{}.labels)}};
+  if (op == "huber")
+    table.push_back({"delta",
+                     "from this distance on the loss grows linearly",
+                     "number",
+                     false,
+                     [](Reader& r, const Json& j, LossSpec& l) { r.number(j, l.delta, kHuberDelta); },
+                     {},
+                     Json(LossSpec{}.delta)});
   if (!classes) return table;
   table.push_back(
       {"over", "the dim of the classes", "name", true, [](Reader& r, const Json& j, LossSpec& l) { r.name(j, l.over); }});

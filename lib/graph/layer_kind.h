@@ -28,7 +28,8 @@ struct LayerArguments {
 
 struct LayerKey {
   // names: of dims, one or several; dim, dims: required; word: one of `words`; extent: a number or [rows, cols]
-  enum class Kind : std::uint8_t { number, whole, flag, names, dim, dims, word, extent, padding };
+  // formula: of a map (graph/map_formula.h); in LayerArguments::words
+  enum class Kind : std::uint8_t { number, whole, flag, names, dim, dims, word, extent, padding, formula };
   std::string name{}, doc{};
   Kind kind = Kind::number;
   double standard = 0;               // for a number, flag or extent: its default value
@@ -43,6 +44,7 @@ struct LayerForm {
   std::optional<WeightOptions> weight{};  // standard of its keys weight, initial, deviation; not given: it has no such keys
   std::string optional{};                 // key of an optional further input; empty: there is none
   bool reshapes = false;                  // its output has other dims or sizes than its input
+  int most = 0;                           // it reads up to so many tensors; 0: LayerKind::reads and the optional one
 };
 struct LayerKind {
   LayerKind(const std::string& name, int reads, std::vector<LayerKey> keys, std::function<Tensor(const LayerArguments&)> build,
@@ -51,7 +53,7 @@ struct LayerKind {
   LayerKind& operator=(const LayerKind&) = delete;
 
   const std::string name;
-  const int reads;  // number of input tensors
+  const int reads;  // number of input tensors, the least one
   const std::vector<LayerKey> keys;
   const std::function<Tensor(const LayerArguments&)> build;
   const LayerForm form;

@@ -45,26 +45,27 @@ int products_of(const Value& slope) {
   if (t.op == Opcode::select) return products_of(t.of[1]) + products_of(t.of[2]);
   return is_0_or_1(slope) ? 0 : 1;
 }
-// dy slope. Where comparisons choose the slope, they choose the product of dy and slope instead, without multiplying by 0 or 1: a
-// slope of 0 gives 0 also for a dy that is not finite.
-Value times(const Value& dy, const Value& slope) {
-  const Value::Term& t = slope.term();
-  if (t.op != Opcode::select || products_of(slope) > 1) return dy * slope;
-  return select(t.of[0], times(dy, t.of[1]), times(dy, t.of[2]));
-}
-
 Tensor add_to_graph(const std::string& op, const Tensor& x, const std::string& name, std::shared_ptr<const Op> it) {
   return GraphNodes::graph_of({x})->add(op, name, std::move(it), {x}, x.shape());
 }
 
 }  // namespace
 
+Value gradient_times(const Value& dy, const Value& slope) {
+  const Value::Term& t = slope.term();
+  if (t.op != Opcode::select || products_of(slope) > 1) return dy * slope;
+  return select(t.of[0], gradient_times(dy, t.of[1]), gradient_times(dy, t.of[2]));
+}
+
 Pointwise::Pointwise(const std::string& name, const Function& f)
     : name_(name), forward_(formulas(f)[0]), backward_(formulas(f)[1]), from_y_(false) {
   declare();
 }
 Pointwise::Pointwise(const std::string& name, const Function& f, const Function& slope)
-    : name_(name), forward_(formula({f(operand(0))})), backward_(formula({times(operand(0), slope(operand(1)))})), from_y_(true) {
+    : name_(name),
+      forward_(formula({f(operand(0))})),
+      backward_(formula({gradient_times(operand(0), slope(operand(1)))})),
+      from_y_(true) {
   declare();
 }
 
@@ -78,7 +79,7 @@ Tensor Pointwise::operator()(const Tensor& x, const std::string& name) const {
 }
 
 std::vector<Formula> Pointwise::formulas(const Function& f) {
-  return {formula({f(operand(0))}), formula({times(operand(0), derivative(f(operand(1)), 1))})};
+  return {formula({f(operand(0))}), formula({gradient_times(operand(0), derivative(f(operand(1)), 1))})};
 }
 
 Tensor Pointwise::apply(const std::string& op, const Tensor& x, const std::string& name, const Function& f) {

@@ -43,6 +43,10 @@ class Pointwise {
   bool from_y_;
 };
 
+// dy times a slope. Where comparisons choose the slope, they choose the product instead, without multiplying by 0 or 1: a slope of
+// 0 gives 0 also for a dy that is not finite.
+Value gradient_times(const Value& dy, const Value& slope);
+
 // y = f(x) as the last part of a layer (the model file's "activation" key): x becomes "<layer>.linear", y takes the layer's name.
 Tensor activate(const Tensor& x, const Pointwise& f);
 

@@ -90,8 +90,25 @@ OutputDims dims_of(const Passes& passes, const StepTensor& output, const Evaluat
 }
 
 const char* name_of_loss(LossKind loss) {
-  if (loss == LossKind::softmax_cross_entropy) return "softmax_cross_entropy";
-  return loss == LossKind::mean_squared_error ? "mean_squared_error" : "binary_cross_entropy";
+  switch (loss) {
+    case LossKind::softmax_cross_entropy: return "softmax_cross_entropy";
+    case LossKind::binary_cross_entropy: return "binary_cross_entropy";
+    case LossKind::mean_squared_error: return "mean_squared_error";
+    case LossKind::mean_absolute_error: return "mean_absolute_error";
+    case LossKind::huber: return "huber";
+  }
+  return "";
+}
+
+// Of one element and its label.
+double loss_of(const EvaluateOptions& options, double x, double y) {
+  const double off = std::abs(x - y);
+  switch (options.loss) {
+    case LossKind::mean_squared_error: return off * off;
+    case LossKind::mean_absolute_error: return off;
+    case LossKind::huber: return off <= options.delta ? 0.5 * off * off : options.delta * (off - 0.5 * options.delta);
+    default: return std::max(x, 0.0) - x * y + std::log1p(std::exp(-std::abs(x)));
+  }
 }
 
 // An evaluation, after its arguments have been checked.
@@ -254,11 +271,8 @@ class Evaluating {
             throw UserError(fmt::format("sample {} has the label {}; expected finite numbers", first + n, target), Exit::data);
       });
       if (!good) continue;
-      for (std::size_t k = 0; k < elements; k++) {
-        const double x = outputs[static_cast<std::size_t>(n) * elements + k], y = targets[k];
-        score.loss += options_.loss == LossKind::mean_squared_error ? (x - y) * (x - y)
-                                                                    : std::max(x, 0.0) - x * y + std::log1p(std::exp(-std::abs(x)));
-      }
+      for (std::size_t k = 0; k < elements; k++)
+        score.loss += loss_of(options_, outputs[static_cast<std::size_t>(n) * elements + k], targets[k]);
     }
     score.rows += count * static_cast<Index>(elements);
   }
@@ -292,7 +306,8 @@ Evaluation evaluate(Runtime& rt, Predictor& predictor, const std::shared_ptr<con
   same_settings(rt.transport(), "evaluates",
                 {fmt::format("{} samples", data->samples()), "the input " + options.image, "the classes' dim " + options.over,
                  options.ignored ? fmt::format("the ignored label {}", *options.ignored) : "no ignored label",
-                 fmt::format("label_smoothing {}", options.label_smoothing), std::string("the loss ") + name_of_loss(options.loss),
+                 fmt::format("label_smoothing {}", options.label_smoothing),
+                 fmt::format("the loss {}, delta {}", name_of_loss(options.loss), options.delta),
                  options.per_class ? "class by class" : "all classes together"});
   return evaluating->run();
 }

@@ -268,7 +268,8 @@ def foreign_words():
             ("/train/rebalance", {}, None), ("/train/ema", 0.9, "average"), ("/train/optimizer/no_decay", [], "decay"), ("/data/augmentation", {}, "augment"),
             ("/mesh/axes", "auto", None),
             ("/model/loss/smoothing", 0.1, "label_smoothing"), ("/model/loss/ignore_label", 0, "ignore_index"), ("/model/loss/class_weights", [], None),
-            ("/model/loss/op", "mse", "mean_squared_error"), ("/model/loss/op", "BCEWithLogitsLoss", "binary_cross_entropy"), ("/model/loss/op", "huber", None),
+            ("/model/loss/op", "mse", "mean_squared_error"), ("/model/loss/op", "BCEWithLogitsLoss", "binary_cross_entropy"), ("/model/loss/op", "SmoothL1Loss", "huber"), ("/model/loss/op", "l1", "mean_absolute_error"), ("/model/loss/op", "focal", None),
+            (f"{layer}/op", {**conv, "op": "Mish"}, "map"),
             ("/train/scheduler", {}, "schedule"), ("/train/grad_clip", 1, "clip_norm"), ("/train/gradient_accumulation", 2, "accumulate"),
             ("/train/batch_size", 8, "batch"), ("/train/num_epochs", 2, "epochs"), ("/train/optimizer/lr", 0.1, "learning_rate"),
             ("/train/optimizer/wd", 0.1, "weight_decay"), ("/train/optimizer/kind", "lion", None), ("/train/dtype", "float32", "f32"),
@@ -2310,7 +2311,8 @@ def other_losses():
     """Each loss under cut classes and samples: verify, train, and what eval says of the run's weights."""
     room = Room()
     for n, loss in enumerate([{"op": "softmax_cross_entropy", "over": "classes", "label_smoothing": 0.1, "ignore_index": 2},
-                              {"op": "mean_squared_error"}, {"op": "binary_cross_entropy", "labels": "truth"}]):
+                              {"op": "mean_squared_error"}, {"op": "binary_cross_entropy", "labels": "truth"},
+                              {"op": "mean_absolute_error"}, {"op": "huber", "delta": 0.3}]):
         its = job(accumulate=2)
         its["model"]["loss"] = loss
         its["layout"]["split"]["classes"] = {"axis": "all", "parts": [1, 3]}

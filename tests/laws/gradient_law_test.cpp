@@ -113,6 +113,14 @@ TEST_CASE("gradient law: upsampling", "[law]") {
   }
 }
 
+TEST_CASE("gradient law: maps by a formula", "[law]") {
+  for (int number = 0; number < share_of(60); number++) {
+    Random random(static_cast<unsigned>(45000 + number));
+    const Network net = build(with_maps(random_recipe(random), random));
+    check_gradients(net, number, random);
+  }
+}
+
 TEST_CASE("gradient law: attention", "[law]") {
   for (int number = 0; number < share_of(40); number++) {
     Random random(static_cast<unsigned>(48000 + number));

@@ -183,7 +183,40 @@ Tensor in_norm(const Layer& layer, const Tensor& x) {
   }
 }
 
+constexpr Index kMapForms = 7, kIntegerMapForms = 3;
+
+// x after a formula of it, of means of it that are repeated along some dims, or of both.
+Tensor in_map(const Layer& layer, const Tensor& x) {
+  const Dim rows = x.shape()[2], cols = x.shape()[3];
+  switch (layer.form) {
+    case 0: return map("t0 * tanh(softplus(t0))", {x});
+    case 1: return map("t1 * sigmoid(t0 / 8) + 0.5", {sum(x, {rows, cols}), x});
+    case 2: return (x - mean(x, {cols})) / sqrt(1.0 + mean(x * x, {x.shape()[0], rows})) * 0.5 + x;
+    case 3: return max(min(x, 0.7), mean(x, {rows, cols}));
+    case 4: return pow(abs(x) + 0.1, 1.5) - 0.2 * x;
+    case 5: return map("select(t0 * t1 > 0.1, exp(-t0 * t0), log1p(t1 * t1) - erf(t0))", {x, mean(x, {rows})});
+    default: {  // so many operands that the gradient is two maps
+      std::string sum = "t0";
+      std::vector<Tensor> all{x};
+      for (int k = 1; k < kMostOperands; k++) {
+        sum += " + t" + std::to_string(k);
+        all.push_back(k % 5 == 0 ? mean(x, {k % 2 == 0 ? rows : cols}) : x);
+      }
+      return map("tanh((" + sum + ") / 9)", all);
+    }
+  }
+}
+// Of small integers.
+Tensor in_integer_map(const Layer& layer, const Tensor& x) {
+  switch (layer.form) {
+    case 0: return map("2 * t0 - abs(t0 - 3)", {x});
+    case 1: return max(x, 3.0 - x);
+    default: return map("select(t0 < 2, t1 - 1, min(t0, 5))", {x, -x});
+  }
+}
+
 Tensor add_layer(Network& net, const Layer& layer, const Tensor& x) {
+  if (layer.kind == Layer::Kind::map) return layer.bias ? in_integer_map(layer, x) : in_map(layer, x);
   if (layer.kind == Layer::Kind::norm) {
     const Tensor y = in_norm(layer, x);
     if (y.shape().rank() == x.shape().rank()) return y;
@@ -359,6 +392,17 @@ Recipe with_upsampling(Recipe r, Random& random) {
   return r;
 }
 
+Recipe with_maps(Recipe r, Random& random) {
+  for (Index i = 0, n = r.integers ? 1 : pick(random, 1, 2); i < n; i++) {
+    Layer layer;
+    layer.kind = Layer::Kind::map;
+    layer.bias = r.integers;
+    layer.form = pick(random, 0, (r.integers ? kIntegerMapForms : kMapForms) - 1);
+    r.layers.insert(r.layers.begin() + pick(random, 1, static_cast<Index>(r.layers.size())), layer);
+  }
+  return r;
+}
+
 Network build(const Recipe& r) {
   Network net;
   const Dim batch{"batch", r.batch}, rows{"rows", r.rows}, cols{"cols", r.cols};
@@ -424,8 +468,11 @@ Network loss_network(Random& random) {
   const Tensor label = of_classes ? g.input("label", chance(random, 0.3) ? Shape{batch} : Shape{batch, positions}, DType::i32)
                                   : g.input("label", net.logits.shape());
   net.inputs.emplace("label", label);
-  if (!of_classes && chance(random, 0.5)) {
-    net.loss = mean_squared_error(net.logits, label);
+  if (!of_classes && chance(random, 0.6)) {
+    const Index which = pick(random, 0, 2);
+    net.loss = which == 0   ? mean_squared_error(net.logits, label)
+               : which == 1 ? mean_absolute_error(net.logits, label)
+                            : huber(net.logits, label, {.delta = 0.6});
     return net;
   }
   CrossEntropyOptions options;
@@ -498,7 +545,8 @@ std::string to_text(const Case& one) {
   std::ostringstream text;
   const Recipe& r = one.net;
   text << "image " << r.batch << "x" << r.in << "x" << r.rows << "x" << r.cols;
-  static const char* kinds[] = {"conv", "max_pool", "avg_pool", "residual", "shape", "product", "norm", "attention", "upsample"};
+  static const char* kinds[] = {"conv",    "max_pool", "avg_pool",  "residual", "shape",
+                                "product", "norm",     "attention", "upsample", "map"};
   for (const Layer& l : r.layers) {
     text << "; " << kinds[static_cast<std::size_t>(l.kind)];
     if (l.kind == Layer::Kind::conv || l.kind == Layer::Kind::residual)
@@ -506,7 +554,7 @@ std::string to_text(const Case& one) {
     if (l.groups > 1) text << " groups " << l.groups;
     if (l.kind == Layer::Kind::residual) text << " g" << l.id << "=" << l.inner;
     if (l.kind == Layer::Kind::shape || l.kind == Layer::Kind::product || l.kind == Layer::Kind::attention ||
-        l.kind == Layer::Kind::upsample) {
+        l.kind == Layer::Kind::upsample || l.kind == Layer::Kind::map) {
       text << " " << l.form << " at " << l.inner << " " << l.activation;
       if (l.kind != Layer::Kind::upsample || l.form != 2) continue;
       text << " t" << l.id << "=" << l.filters << (l.bias ? " bias" : "");

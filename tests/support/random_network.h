@@ -46,11 +46,12 @@ struct Layer {
     product,
     norm,
     attention,
-    upsample
+    upsample,
+    map
   } kind = Kind::conv;
   Index id = 0;                  // names its dims
   Index filters = 1, inner = 0;  // inner: of a residual's branch; of a shape: where it cuts; of an upsampling: its scale
-  Index form = 0;                // of a shape, a product, a norm, an attention or an upsampling: which (random_network.cpp)
+  Index form = 0;                // of a shape, a product, a norm, an attention, an upsampling or a map: which (random_network.cpp)
   Index groups = 1;              // of a convolution and a residual, as many as divide its channels; its filters are made to fit
   Sliding rows{}, cols{};
   bool same = false, bias = false;
@@ -74,6 +75,8 @@ Recipe with_attention(Recipe recipe, Random& random);
 Recipe with_norms(Recipe recipe, Random& random);
 // And an upsampling after one of its layers: nearest, bilinear, or a transposed convolution, by groups too.
 Recipe with_upsampling(Recipe recipe, Random& random);
+// And maps by a formula after some of its layers.
+Recipe with_maps(Recipe recipe, Random& random);
 
 struct Network {
   std::unique_ptr<Graph> graph = std::make_unique<Graph>();
@@ -86,7 +89,8 @@ Network build(const Recipe& recipe);
 Network token_network(Random& random);
 
 // One or two dense layers over positions and a loss: softmax cross entropy, labels smoothed and some ignored or not, over the last
-// dim or another one; binary cross entropy; mean squared error; at times with a mean over some of the dims in between.
+// dim or another one; binary cross entropy; mean squared or absolute error, huber; at times with a mean over some of the dims in
+// between.
 Network loss_network(Random& random);
 
 // A rule whose parts are rescaled to whatever size its dim has.

@@ -75,6 +75,28 @@ void check_float_labels(const std::string& op, const Tensor& x, const Tensor& la
     throw UserError(op + ": the labels \"" + labels.name() + "\" have other dims than \"" + x.name() + "\"");
 }
 
+const Tensor& with_all_dims(const std::string& done, const std::vector<Tensor>& tensors) {
+  const Tensor* all = &tensors.front();
+  for (const Tensor& t : tensors)
+    if (t.shape().rank() > all->shape().rank()) all = &t;
+  for (const Tensor& t : tensors)
+    for (const Dim& d : t.shape().dims()) {
+      if (!all->shape().has(d.name)) {
+        const bool as_many = t.shape().rank() == all->shape().rank();  // then each lacks a dim of the other
+        std::string missing = d.name;
+        for (const Dim& its : all->shape().dims())
+          if (as_many && !t.shape().has(its.name)) missing = its.name;
+        throw UserError("\"" + t.name() + "\" and \"" + all->name() + "\" cannot be " + done + ": their dims differ (\"" + missing +
+                        "\")");
+      }
+      if (all->shape().size_of(d.name) != d.size)
+        throw UserError("\"" + all->name() + "\" and \"" + t.name() + "\" cannot be " + done + ": \"" + d.name +
+                        "\" has the size " + std::to_string(all->shape().size_of(d.name)) + " in one and " +
+                        std::to_string(d.size) + " in the other");
+    }
+  return *all;
+}
+
 Dim dim_of(const std::string& op, const Tensor& x, const std::string& dim, const std::string& key) {
   if (const auto at = x.shape().find(dim)) return x.shape()[*at];
   std::vector<std::string> known;

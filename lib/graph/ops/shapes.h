@@ -29,6 +29,8 @@ void cut_alike(Lowering& to, const Dim& out, const Dim& in);
 // UserErrors of a shape op; they name op and tensor.
 void floats_only(const std::string& op, const Tensor& x);
 void check_float_labels(const std::string& op, const Tensor& x, const Tensor& labels);  // labels must have x's dims
+// The one that has all dims of all others, with their sizes. done: "added", of the error.
+const Tensor& with_all_dims(const std::string& done, const std::vector<Tensor>& tensors);
 // x has these dims, and none is named twice.
 void check_dims(const std::string& op, const Tensor& x, const std::vector<Dim>& dims, const std::string& key);
 Dim dim_of(const std::string& op, const Tensor& x, const std::string& dim, const std::string& key);
