@@ -74,7 +74,7 @@ Field<RankTrace> times_field(const char* name, const char* doc, std::vector<Trac
   return {name, doc, "list", true, [member](Reader& r, const Json& j, RankTrace& out) { read_times(r, j, out.*member); }};
 }
 
-const Table<RankTrace>& rank_table() {
+const Table<RankTrace>& timeline_ranks() {
   static const Table<RankTrace> table{
       text_field("device", "its name in the mesh", &RankTrace::device),
       boolean_field("own_clock", "whether the device timed its kernels", &RankTrace::own_clock),
@@ -92,7 +92,7 @@ const Table<RunTrace>& trace_table() {
          r.list(j, [&](const Json& one, std::size_t) { r.integer(one, out.steps.emplace_back(), 0); });
        }},
       number_or_null("predicted_step_seconds", "simulated", &RunTrace::predicted_step_seconds, 0, 1e12),
-      list_field("ranks", "in order", &RunTrace::ranks, rank_table()),
+      list_field("ranks", "in order", &RunTrace::ranks, timeline_ranks()),
       {"notes", "informative", "list of texts", true, [](Reader& r, const Json& j, RunTrace& out) {
          r.list(j, [&](const Json& one, std::size_t) { r.text(one, out.notes.emplace_back()); });
        }}};

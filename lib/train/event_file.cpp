@@ -57,7 +57,7 @@ std::uint64_t number_at(std::string_view bytes, std::size_t size) {
 
 constexpr char kWallTime = 1 * 8 + 1, kStep = 2 * 8 + 0, kFileVersion = 3 * 8 + 2, kSummary = 5 * 8 + 2;  // of Event
 constexpr char kValue = 1 * 8 + 2;                                                                        // of Summary
-constexpr char kTag = 1 * 8 + 2, kSimpleValue = 2 * 8 + 5;                                                // of Summary.Value
+constexpr char kTagField = 1 * 8 + 2, kSimpleValue = 2 * 8 + 5;                                           // of Summary.Value
 constexpr std::size_t kStepAt = 1 + sizeof(double);  // in an Event as written here
 
 std::string varint(std::uint64_t value) {
@@ -132,8 +132,8 @@ EventFile::EventFile(EventFile&& other) noexcept : path_(std::move(other.path_))
 void EventFile::add(Index step, const Scalars& scalars) {
   std::string values;
   for (const auto& [tag, value] : scalars)
-    values += bytes_field(
-        kValue, bytes_field(kTag, tag) + kSimpleValue + little_endian(std::bit_cast<std::uint32_t>(static_cast<float>(value))));
+    values += bytes_field(kValue, bytes_field(kTagField, tag) + kSimpleValue +
+                                      little_endian(std::bit_cast<std::uint32_t>(static_cast<float>(value))));
   write(record(event(step, bytes_field(kSummary, values))));
 }
 
