@@ -283,7 +283,8 @@ void train_ranks(Runtime& rt, const Task& task) {
   }
   if (rt.rank() == 0)
     for (const std::string& note : schedule_notes(options.schedule)) task.console.say(LogLevel::warning, "note: " + note);
-  const std::vector<RankFacts> facts = gather_facts(rt, job.mesh);
+  const bool on_cpu = job.train.dtype() == DType::f64;  // whatever the devices are
+  const std::vector<RankFacts> facts = gather_facts(rt.transport(), on_cpu ? *f64_backend() : rt.backend(job.mesh));
   if (rt.rank() == 0)
     for (const std::string& note : version_notes(facts)) task.console.say(LogLevel::warning, "note: " + note);
   const Step step = training(model.loss, job.train.optimizer, options);

@@ -33,12 +33,11 @@ std::pair<std::string, std::string> name_and_version(const std::string& text) {
 
 }  // namespace
 
-std::vector<RankFacts> gather_facts(Runtime& rt, const Mesh& mesh) {
-  const Backend& backend = rt.backend(mesh);
+std::vector<RankFacts> gather_facts(Transport& transport, const Backend& backend) {
   const RankFacts mine{host_name(), backend.model(), backend.library(), mpi_version(), kMotleyVersion, system_text()};
   const std::string text = to_text(to_json(mine));
   std::vector<RankFacts> out;
-  for (const std::vector<std::byte>& bytes : rt.transport().gather_all(std::as_bytes(std::span(text)))) {
+  for (const std::vector<std::byte>& bytes : transport.gather_all(std::as_bytes(std::span(text)))) {
     Complaints complaints;
     const auto json =
         read_json("a rank's versions", {reinterpret_cast<const char*>(bytes.data()), bytes.size()}, complaints, kByMotley);

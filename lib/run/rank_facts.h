@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What each rank runs on, and with which versions: for run.json, and to name what differs between unlike nodes.
 #pragma once
-#include <motley/mesh.h>
-#include <motley/runtime.h>
+#include <motley/backend.h>
+#include <motley/transport.h>
 
 #include <string>
 #include <vector>
@@ -21,8 +21,8 @@ struct RankFacts {
   bool operator==(const RankFacts&) const = default;
 };
 
-// Collective: every rank's, on every rank. Opens the rank's device.
-std::vector<RankFacts> gather_facts(Runtime& rt, const Mesh& mesh);
+// Collective: every rank's, on every rank. backend: what this rank computes with.
+std::vector<RankFacts> gather_facts(Transport& transport, const Backend& backend);
 // One sentence for each kind of software of which ranks have unlike versions: motley, MPI, each library of kernels, glibc.
 std::vector<std::string> version_notes(const std::vector<RankFacts>& ranks);
 
