@@ -51,7 +51,6 @@ class Lines {
       for (const auto* list : {&s.points, &s.dots})
         for (const auto& [x, y] : *list) {
           if (!std::isfinite(x) || !std::isfinite(y)) continue;
-          left_ = first ? x : std::min(left_, x);
           right_ = first ? x : std::max(right_, x);
           low_ = first ? y : std::min(low_, y);
           high_ = first ? y : std::max(high_, y);
@@ -60,10 +59,10 @@ class Lines {
     is_empty_ = first;
     log_ = !chart.from_zero && low_ > 0 && high_ > kWide * low_;
     if (chart.from_zero) low_ = std::min(low_, 0.0);
-    if (right_ <= left_) right_ = left_ + 1;
+    if (right_ <= 0) right_ = 1;
     if (log_) return;
     const double margin = high_ > low_ ? 0.04 * (high_ - low_) : std::max(0.1 * std::abs(high_), 1e-12);
-    high_ += margin;
+    high_ = std::min(high_ + margin, std::max(high_, chart.most.value_or(HUGE_VAL)));
     if (!chart.from_zero) low_ -= margin;
   }
 
@@ -82,7 +81,7 @@ class Lines {
   }
 
  private:
-  double x_of(double x) const { return kLeft + (kWidth - kLeft - kRight) * (x - left_) / (right_ - left_); }
+  double x_of(double x) const { return kLeft + (kWidth - kLeft - kRight) * x / right_; }
   double y_of(double y) const {
     const double share = log_ ? std::log(std::max(y, low_) / low_) / std::log(high_ / low_) : (y - low_) / (high_ - low_);
     return kTop + kPlot * (1 - share);
@@ -94,7 +93,7 @@ class Lines {
       picture_.line(kLeft, y, kWidth - kRight, y, "class=\"grid\"");
       picture_.text(kLeft - 6, y + 3.5, mark_text(v), "class=\"small\" text-anchor=\"end\"");
     }
-    for (const double v : marks(left_, right_, 8)) {
+    for (const double v : marks(0, right_, 8)) {
       picture_.line(x_of(v), kTop + kPlot, x_of(v), kTop + kPlot + 4, "class=\"axis\"");
       picture_.text(x_of(v), kTop + kPlot + 16, mark_text(v), "class=\"small\" text-anchor=\"middle\"");
     }
@@ -138,7 +137,7 @@ class Lines {
 
   const LineChart& chart_;
   Picture picture_{};
-  double left_ = 0, right_ = 1, low_ = 0, high_ = 1;
+  double right_ = 1, low_ = 0, high_ = 1;
   bool is_empty_ = true, log_ = false;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Charts as SVG. Colours are classes, k0 to k6 and those of page.cpp's style sheet, so that a page has them light and dark.
 #pragma once
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,10 +27,11 @@ struct Series {
   std::vector<std::pair<double, double>> dots{};    // drawn as circles: what was measured
   bool stairs = false;                              // horizontal up to the next point
 };
-struct LineChart {
+struct LineChart {                // its x axis begins at 0
   std::string title{}, x{}, y{};  // y: with its unit
   std::vector<Series> series{};
   bool from_zero = false;  // the y axis begins at 0; otherwise at the least value, and is logarithmic where values differ widely
+  std::optional<double> most{};  // no value can be above it
 };
 // Of many points the means of neighbours are drawn, with the range of what they stand for where there is one series. Empty: nothing
 // has a point.

@@ -30,8 +30,8 @@ std::string loss_curves(const std::vector<ReportedRun>& runs) {
 }
 
 std::string accuracy_curves(const std::vector<ReportedRun>& runs) {
-  return curves(runs, {.title = "Test accuracy", .x = "step", .y = "share of the test samples"}, &MetricsPoint::test_accuracy,
-                &MetricsPoint::test_accuracy);
+  return curves(runs, {.title = "Test accuracy", .x = "step", .y = "share of the test samples", .most = 1.0},
+                &MetricsPoint::test_accuracy, &MetricsPoint::test_accuracy);
 }
 
 std::string rate_curves(const std::vector<ReportedRun>& runs) {

@@ -35,7 +35,7 @@ body { margin: 0 auto; max-width: 1560px; padding: 20px 24px 48px; background: v
 h1 { font-size: 24px; margin: 0 0 4px; } h2 { font-size: 20px; margin: 40px 0 8px; } h3 { font-size: 16px; margin: 24px 0 6px; }
 p { margin: 6px 0; max-width: 90ch; } .grey { color: var(--grey); } .warn { color: var(--warn); }
 .card { background: var(--paper); border: 1px solid var(--grid); border-radius: 8px; padding: 14px 16px; overflow-x: auto; min-width: 0; }
-.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 560px), 1fr)); gap: 16px; margin: 14px 0; }
+.charts { columns: 2 540px; column-gap: 16px; margin: 14px 0 0; } .charts .card { break-inside: avoid; margin-bottom: 16px; }
 .charts .card > svg { width: 100%; height: auto; display: block; }
 .plan > svg { max-width: 100%; height: auto; display: block; }
 table { border-collapse: collapse; font-size: 14px; } th, td { text-align: left; padding: 4px 16px 4px 0; vertical-align: top; border-bottom: 1px solid var(--grid); }

@@ -302,7 +302,7 @@ std::string layer_bars(const std::vector<LayerTimes>& layers, int ranks) {
 
 std::string step_timeline(const ReportedRun& run) {
   if (kept_steps(run) == 0) return "";
-  constexpr double kHigh = 20, kSimulatedHigh = 12, kLane = 48;
+  constexpr double kHigh = 26, kSimulatedHigh = 14, kLane = 56;
   const RunTrace& trace = *run.timeline;
   const std::size_t k = typical_step(trace), ranks = std::min(trace.ranks.size(), kMostRanks);
   double start = HUGE_VAL, end = 0, simulated_start = HUGE_VAL;
