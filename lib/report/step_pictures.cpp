@@ -11,6 +11,7 @@
 #include "base/at.h"
 #include "base/units.h"
 #include "explain/describe.h"
+#include "graph/layers.h"
 #include "program/compile.h"
 #include "program/layer_seconds.h"
 #include "program/memory.h"
@@ -207,13 +208,12 @@ struct Extent {
 constexpr std::array<Extent, 3> kExtents{{{&Roles::f, "filters"}, {&Roles::n, "samples"}, {&Roles::c, "channels"}}};
 
 // By rank the largest forward kernel of a layer.
-std::vector<std::optional<KernelSpec>> contractions_of(const std::vector<Program>& programs, const std::string& layer) {
+std::vector<std::optional<KernelSpec>> contractions_of(const std::vector<Program>& programs, int layer) {
   std::vector<std::optional<KernelSpec>> out(programs.size());
   for (std::size_t r = 0; r < programs.size(); r++)
     for (const ProgramStep& step : programs[r].steps)
-      if (const auto* run = std::get_if<RunKernel>(&step.what); run != nullptr && is_contraction(run->spec) &&
-                                                                run->pass.starts_with(layer) &&
-                                                                (!out[r] || flops(run->spec) > flops(*out[r])))
+      if (const auto* run = std::get_if<RunKernel>(&step.what);
+          run != nullptr && run->layer == layer && is_contraction(run->spec) && (!out[r] || flops(run->spec) > flops(*out[r])))
         out[r] = run->spec;
   return out;
 }
@@ -424,8 +424,10 @@ std::string exchange_bars(const ReportedRun& run) {
 std::string staircases(const ReportedRun& run, const std::vector<LayerTimes>& layers) {
   if (!run.plan || run.profile.empty()) return "";
   const std::vector<Program> programs = compile_all(CommonPlan(run.plan->data()));
+  const std::vector<std::string> names = layers_of(run.plan->data().passes).names;
   for (const LayerTimes& layer : layers) {
-    const auto specs = contractions_of(programs, layer.layer);
+    const auto number = std::find(names.begin(), names.end(), layer.layer) - names.begin();
+    const auto specs = contractions_of(programs, static_cast<int>(number));
     const auto any = std::find_if(specs.begin(), specs.end(), [](const auto& spec) { return spec.has_value(); });
     if (any == specs.end()) continue;
     for (const Extent& extent : kExtents) {
