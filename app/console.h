@@ -37,7 +37,7 @@ class Console {
 // To stderr, control characters other than \n, \r and \t as blanks. If the reader has stopped reading it waits, as print_result()
 // does, until a stop is requested.
 void print_error(const std::string& text);
-// Prints the whole result. Error(io).
+// Prints the whole result, or what the reader of a pipe wants of it. Error(io).
 void print_result(const std::string& text);
 // Writes into `file` if given (with a message about it on stderr), else to stdout. Error(io).
 void give_result(const std::string& text, const std::filesystem::path& file, Console& console);

@@ -61,8 +61,9 @@ void silence() {
 
 int work(const Parsed& parsed, const app::CommandLine& line) {
   const bool alone = parsed.options && (parsed.options->verb == Verb::doctor || parsed.options->verb == Verb::check ||
-                                        parsed.options->verb == Verb::trace || parsed.options->verb == Verb::schema ||
-                                        parsed.options->verb == Verb::model || parsed.options->verb == Verb::convert);
+                                        parsed.options->verb == Verb::trace || parsed.options->verb == Verb::report ||
+                                        parsed.options->verb == Verb::schema || parsed.options->verb == Verb::model ||
+                                        parsed.options->verb == Verb::convert);
   if ((alone || !parsed.options) && how_started().rank > 0) silence();
   if (!parsed.options) {
     if (parsed.code == 0)
@@ -75,6 +76,7 @@ int work(const Parsed& parsed, const app::CommandLine& line) {
     case Verb::doctor: return app::doctor(*parsed.options);
     case Verb::check: return app::check(*parsed.options);
     case Verb::trace: return app::trace(*parsed.options);
+    case Verb::report: return app::report(*parsed.options);
     case Verb::schema: return app::schema(*parsed.options);
     case Verb::model: return app::model(*parsed.options);
     case Verb::convert: return app::convert(*parsed.options);

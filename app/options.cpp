@@ -20,7 +20,7 @@ namespace motley {
 
 namespace {
 
-constexpr std::array kLater{"report", "simulate"};
+constexpr std::array kLater{"simulate"};
 struct LaterOption {
   const char *verb, *option;
 };
@@ -38,6 +38,7 @@ Examples:
   motley train configs/jobs/quickstart.json --resume           resume the job's last unfinished run
   motley eval configs/jobs/quickstart.json --weights runs/quickstart-20261122T120000Z
   motley trace runs/quickstart-20261122T120000Z  compare that run's predicted and measured times, kernel by kernel
+  motley report runs/quickstart-20261122T120000Z -o report.html    curves, timeline, layers, memory: one page
   motley verify configs/jobs/quickstart.json     compare the sharded network with the unsharded one
   motley svm train samples.txt -o samples.model  a support vector machine
   motley schema job > job.schema.json            JSON Schema of job files, for editors
@@ -57,7 +58,7 @@ For every command:
 )";
 
 struct Words {
-  std::string progress{}, log_level = "info", form = "text";
+  std::string progress{}, log_level = "info", form = "text", order = "time";
   std::string job{}, kind{}, in{}, out{};
   std::string later{};                                             // an option that is not built yet
   std::string kernel = "rbf", shrink = "adaptive", dtype = "f32";  // of svm train
@@ -224,7 +225,20 @@ void add_verbs(CLI::App& app, Options& o, Words& w) {
 
   CLI::App* trace = add_verb(app, "trace", "compare a run's predicted and measured times, kernel by kernel");
   trace->add_option("RUN", o.run_directory, "the run directory")->required()->type_name("DIR");
+  one_of(
+      trace->add_option("--by", w.order, "order of the rows (default time): measured time, or its difference from the prediction"),
+      {"time", "error"});
+  trace
+      ->add_option("--chrome", o.chrome,
+                   "write the run's last steps there, measured and simulated side by side, for ui.perfetto.dev or chrome://tracing")
+      ->type_name("FILE");
   add_form(trace, w);
+
+  CLI::App* report = add_verb(app, "report", "write one page about runs: curves, plan, layers, timeline of a step, memory");
+  report->add_option("RUN", o.files, "run directories, also of runs that failed or are still running")
+      ->required()
+      ->type_name("DIR");
+  report->add_option("-o,--output", o.output, "write the page (HTML) there")->required()->type_name("FILE");
 
   CLI::App* verify =
       add_verb(app, "verify", "check that the sharded job computes the same result as the unsharded one, in f64 and f32");
@@ -348,11 +362,10 @@ std::string unexpected(const CLI::App& app) {
 
 Verb verb_of(const std::string& name) {
   static const std::map<std::string, Verb> verbs{
-      {"doctor", Verb::doctor},   {"check", Verb::check},         {"profile", Verb::profile},
-      {"plan", Verb::plan},       {"explain", Verb::explain},     {"train", Verb::train},
-      {"trace", Verb::trace},     {"verify", Verb::verify},       {"schema", Verb::schema},
-      {"model", Verb::model},     {"eval", Verb::eval},           {"predict", Verb::predict},
-      {"convert", Verb::convert}, {"svm train", Verb::svm_train}, {"svm predict", Verb::svm_predict},
+      {"doctor", Verb::doctor},   {"check", Verb::check},     {"profile", Verb::profile},     {"plan", Verb::plan},
+      {"explain", Verb::explain}, {"train", Verb::train},     {"trace", Verb::trace},         {"report", Verb::report},
+      {"verify", Verb::verify},   {"schema", Verb::schema},   {"model", Verb::model},         {"eval", Verb::eval},
+      {"predict", Verb::predict}, {"convert", Verb::convert}, {"svm train", Verb::svm_train}, {"svm predict", Verb::svm_predict},
       {kRank, Verb::rank}};
   return verbs.at(name);
 }
@@ -380,6 +393,7 @@ void apply(const Words& w, Options& o) {
   o.progress = !w.progress.empty() && !w.quiet  ? modes.at(w.progress)
                : o.log_level == LogLevel::error ? ProgressMode::never
                                                 : ProgressMode::automatic;
+  o.by_error = w.order == "error";
   o.form = w.form == "json" ? Form::json : Form::text;
   if (!w.job.empty()) o.files = {w.job};
   if (!w.in.empty()) o.files = w.out.empty() ? std::vector{w.in} : std::vector{w.in, w.out};
@@ -459,8 +473,8 @@ Parsed parse_options(const std::vector<std::string>& given) {
     if (!array && !options.labels.empty())
       return usage("--labels are for a .npy array; other files have them in their lines", verb);
   }
-  constexpr std::array kWithoutJob{Verb::doctor, Verb::schema,    Verb::convert,    Verb::model,
-                                   Verb::trace,  Verb::svm_train, Verb::svm_predict};
+  constexpr std::array kWithoutJob{Verb::doctor, Verb::schema, Verb::convert,   Verb::model,
+                                   Verb::trace,  Verb::report, Verb::svm_train, Verb::svm_predict};
   if (!options.sets.empty() && std::find(kWithoutJob.begin(), kWithoutJob.end(), options.verb) != kWithoutJob.end())
     return usage("--set changes a job, and " + verb + " reads none", verb);
   apply(words, options);

@@ -18,6 +18,7 @@ enum class Verb : std::uint8_t {
   explain,
   train,
   trace,
+  report,
   verify,
   eval,
   predict,
@@ -35,13 +36,13 @@ enum class LogLevel : std::uint8_t { error, warning, info, debug };
 struct Options {
   Verb verb = Verb::doctor;
   std::vector<std::string> files{};  // check: one or more; profile: a job or none; rank: the run directory; convert: IN and OUT;
-                                     // svm: DATA, then MODEL; others: the job
+                                     // report: the run directories; svm: DATA, then MODEL; others: the job
   std::vector<std::string> sets{};   // --set, in the order written
   ProgressMode progress = ProgressMode::automatic;
   LogLevel log_level = LogLevel::info;
   Form form = Form::text;
-  std::filesystem::path output{}, mesh{}, run_directory{}, dump{}, svg{}, trace{},
-      layout{};                            // empty: not given; trace: of train; layout: of plan
+  std::filesystem::path output{}, mesh{}, run_directory{}, dump{}, svg{}, trace{}, chrome{},
+      layout{};                            // empty: not given; trace: of train; chrome: of trace; layout: of plan
   std::filesystem::path weights{};         // for eval, predict and train
   std::filesystem::path plan{};            // of train, eval, predict, verify, explain: what `plan -o` has saved; empty: chosen now
   std::vector<std::string> inputs{};       // for predict: FILE or NAME=FILE
@@ -51,6 +52,7 @@ struct Options {
   std::string tensor{};                    // explain: a tensor; empty: the whole plan
   bool overwrite = false, full = false;    // full: for plan
   bool decode = false, per_class = false;  // for check; for eval
+  bool by_error = false;                   // trace: rows by difference from the prediction, else by time
   int top = 0;                             // for predict: so many classes are printed; 0: none
   bool inference = false;                  // verify: use the passes of evaluation and prediction
   int restarts = 0;                        // train: at most so many, after a rank died or hung

@@ -35,7 +35,7 @@ void Outlet::flush() {
     const ssize_t n = ::write(stream_, waiting_.data() + written_, std::min<std::size_t>(waiting(), PIPE_BUF));
     if (n < 0 && (errno == EINTR || errno == EAGAIN)) return;
     if (n < 0) {
-      error_ = errno;
+      error_ = errno == EPIPE ? 0 : errno;
       written_ = waiting_.size();
     } else {
       written_ += static_cast<std::size_t>(n);

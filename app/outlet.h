@@ -19,7 +19,8 @@ class Outlet {
   std::size_t waiting() const { return waiting_.size() - written_; }  // bytes
   int stream() const { return stream_; }
   bool dropped() const { return dropped_; }  // whether finish() dropped anything
-  int error() const { return error_; }       // errno of a failed write; 0: none failed
+  // errno of a failed write; 0: none failed. A pipe whose reader has closed it (`| head`) is no failure: what is left is dropped.
+  int error() const { return error_; }
 
  private:
   int stream_;

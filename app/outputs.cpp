@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "report/page.h"
+
 namespace motley::app {
 
 namespace {
@@ -32,6 +34,7 @@ const KindFacts& find(OutputKind kind) {
                                             {OutputKind::layout, "a layout", {"split", "tensors", "place"}},
                                             {OutputKind::profile, "a profile", {"kernels"}},
                                             {OutputKind::trace, "a Chrome trace", {}, "{\"displayTimeUnit\""},
+                                            {OutputKind::page, "a page of motley report", {}, kPageStart},
                                             {OutputKind::array, "a .npy array", {}, "\x93NUMPY"},
                                             {OutputKind::table, "a table of predictions", {}, "sample,"},
                                             {OutputKind::predictions, "a file of predictions", {"samples"}},

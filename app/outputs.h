@@ -18,6 +18,7 @@ enum class OutputKind : std::uint8_t {
   layout,
   profile,
   trace,
+  page,
   array,
   table,
   predictions,

@@ -23,6 +23,7 @@
 #include "explain/explain.h"
 #include "plan/rules_json.h"
 #include "run/agreed.h"
+#include "run/rank_facts.h"
 #include "run/trace_summary.h"
 #include "train/course.h"
 #include "train/evaluation_line.h"
@@ -285,6 +286,10 @@ void train_ranks(Runtime& rt, const Task& task) {
   }
   if (rt.rank() == 0)
     for (const std::string& note : schedule_notes(options.schedule)) task.console.say(LogLevel::warning, "note: " + note);
+  const bool on_cpu = job.train.dtype() == DType::f64;  // whatever the devices are
+  const std::vector<RankFacts> facts = gather_facts(rt.transport(), on_cpu ? *f64_backend() : rt.backend(job.mesh));
+  if (rt.rank() == 0)
+    for (const std::string& note : version_notes(facts)) task.console.say(LogLevel::warning, "note: " + note);
   const Step step = training(model.loss, job.train.optimizer, options);
   const auto [profile, plans] = planned_job(rt, task, step);
   if (task.options.log_level >= LogLevel::debug) task.console.say(LogLevel::debug, plans.training.table());
@@ -302,6 +307,7 @@ void train_ranks(Runtime& rt, const Task& task) {
            .evaluate = evaluation_of(job.model, model),
            .plan_file = rt.rank() == 0 ? plan_file_of(job, plans, profile, PlanDetail::summary) : "",
            .profile = &profile,
+           .facts = facts,
            .data = data,
            .in_epoch = [&](Index epoch) { return in_epoch(raw, job, epoch); },
            .names = names_of(model),
@@ -309,6 +315,7 @@ void train_ranks(Runtime& rt, const Task& task) {
            .max_steps = job.train.max_steps.value_or(0),
            .seed = job.train.seed,
            .checkpoint = job.train.checkpoint,
+           .log = job.train.log,
            .evaluate_every_epochs = job.train.evaluate_every_epochs,
            .initial = job.train.initial.weights,
            .fresh = {job.train.initial.fresh},

@@ -19,7 +19,9 @@
 
 #include "app/stop_signals.h"
 #include "base/files.h"
+#include "run/timeline_file.h"
 #include "run/trace_summary.h"
+#include "train/event_file.h"
 #include "train/skip_damaged.h"
 #include "weights/checkpoint.h"
 
@@ -33,9 +35,10 @@ constexpr const char* kLock = ".lock";
 constexpr const char* kDropped = ".dropped";  // what was put aside, while it is removed
 constexpr const char* kRanksLock = ".ranks.lock";
 constexpr const char* kRecords = ".ranks";
-constexpr std::array kFilesOfARun{kResolvedJob, kCommand,     kJobFile,   kRunFile,     kMetrics,
-                                  kPlanFile,    kProfileFile, kTraceFile, kWeightsFile, kDamagedFile};
-constexpr std::array kEndOfARun{kRunFile, kTraceFile, kWeightsFile};
+constexpr std::array kFilesOfARun{kResolvedJob, kCommand,     kJobFile,       kRunFile,          kMetrics,
+                                  kPlanFile,    kProfileFile, kStepTimesFile, kOldStepTimesFile, kTimelineFile,
+                                  kEventsFile,  kWeightsFile, kDamagedFile};
+constexpr std::array kEndOfARun{kRunFile, kStepTimesFile, kOldStepTimesFile, kTimelineFile, kWeightsFile};
 
 sigset_t stop_signals() {
   sigset_t set;

@@ -13,6 +13,7 @@ struct CommandLine {
 int doctor(const Options& options);
 int check(const Options& options);
 int trace(const Options& options);
+int report(const Options& options);
 int schema(const Options& options);
 int model(const Options& options);
 int convert(const Options& options);

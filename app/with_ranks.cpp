@@ -35,7 +35,9 @@
 #include "profiler/modelled.h"
 #include "run/agreed.h"
 #include "run/start.h"
+#include "run/timeline_file.h"
 #include "run/trace_summary.h"
+#include "train/event_file.h"
 #include "train/same_network.h"
 #include "train/skip_damaged.h"
 #include "weights/checkpoint.h"
@@ -114,7 +116,8 @@ Subject parse_subject(const Options& options, const std::string& name, const std
 // Checked before anything is trained.
 void check_trace_file(const fs::path& file, const fs::path& run_directory) {
   if (file.empty()) return;
-  for (const char* of_run : {kResolvedJob, kCommand, kRunFile, kMetrics, kPlanFile, kTraceFile, kWeightsFile, kDamagedFile})
+  for (const char* of_run : {kResolvedJob, kCommand, kRunFile, kMetrics, kPlanFile, kStepTimesFile, kTimelineFile, kEventsFile,
+                             kWeightsFile, kDamagedFile})
     if (!run_directory.empty() && plain_path(file) == plain_path(run_directory / of_run))
       throw UserError("--trace " + file.string() + " is a file of the run itself; give another name", Exit::usage);
   require_output("--trace", file, OutputKind::trace, Pipes::refuse);
@@ -218,6 +221,7 @@ void work(Runtime& rt, const Options& options, const Subject& subject, const Ope
     case Verb::doctor:
     case Verb::check:
     case Verb::trace:
+    case Verb::report:
     case Verb::schema:
     case Verb::model:
     case Verb::convert:

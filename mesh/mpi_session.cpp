@@ -8,10 +8,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include "mesh/backoff.h"
@@ -83,6 +85,20 @@ MpiSession::MpiSession(int& argc, char**& argv) {
 
 std::unique_ptr<Transport> MpiSession::transport() const {
   return mpi_transport(MPI_COMM_WORLD);
+}
+
+std::string mpi_version() {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+  int size = 0;
+  mpi_check(MPI_Get_library_version(text.data(), &size), "MPI_Get_library_version");
+  // MPICH's first line: "MPICH Version:\t4.0.2".
+  std::string line(text.data(), static_cast<std::size_t>(size));
+  line = line.substr(0, line.find('\n'));
+  constexpr std::string_view kWord = " Version:";
+  const std::size_t at = line.find(kWord);
+  if (at == std::string::npos) return line;
+  const std::size_t begin = line.find_first_not_of(" \t", at + kWord.size());
+  return line.substr(0, at) + (begin == std::string::npos ? "" : " " + line.substr(begin));
 }
 
 bool mpi_takes_device_memory() {

@@ -4,6 +4,7 @@
 #include <motley/transport.h>
 
 #include <memory>
+#include <string>
 
 namespace motley {
 
@@ -27,6 +28,8 @@ class MpiSession {
   bool ours_ = false;
 };
 
+// "MPICH 4.0.2". May be called at any time.
+std::string mpi_version();
 // Whether this MPI library takes the memory of CUDA devices, queried at run time; a library that cannot be queried does not. If MPI
 // has not been initialised a child process queries: call it there before threads are started and devices opened.
 bool mpi_takes_device_memory();

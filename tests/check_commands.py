@@ -27,7 +27,7 @@ SHORTER = {"profile": ["--set", "train.batch=4", "--budget-seconds", "4"],
            "eval": PLANS + ["--set", 'data={"kind":"synthetic"}'],
            "verify": PLANS + ["--steps", "1"],
            "train": PLANS + ["--set", "train.max_steps=3", "--set", 'data={"kind":"synthetic"}']}
-WRITES = {"-o", "--output", "--mesh", "--svg", "--run-dir", "--trace", "--dump", ">"}
+WRITES = {"-o", "--output", "--mesh", "--svg", "--run-dir", "--trace", "--chrome", "--dump", ">"}
 
 
 def lines_of(page):

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Includes go one way: base < mesh | kernels < profiler < lib < app, and inside lib: graph < plan < program < balance < explain | run | weights | pictures < train | svm < config.
+"""Includes go one way: base < mesh | kernels < profiler < lib < app, and inside lib: graph < plan < program < balance < explain | run | weights | pictures < train | svm < config | report.
 Folders of one level do not see each other; vendors stay in their folders."""
 import pathlib
 import re
 import sys
 
-ORDER = [["base"], ["mesh", "kernels"], ["profiler"], ["graph"], ["plan"], ["program"], ["balance"], ["explain", "run", "weights", "pictures"], ["train", "svm"], ["config"], ["app"]]
+ORDER = [["base"], ["mesh", "kernels"], ["profiler"], ["graph"], ["plan"], ["program"], ["balance"], ["explain", "run", "weights", "pictures"], ["train", "svm"], ["config", "report"], ["app"]]
 LEVEL = {folder: level for level, folders in enumerate(ORDER) for folder in folders}
 # Public headers lie in one folder: each belongs to the folder that implements it.
 PUBLIC = {header: folder for folder, headers in {

@@ -33,7 +33,7 @@ class Runtime {
   /// This rank's device of the mesh, opened at the first call (before any other vendor call). UserError: the mesh has another
   /// number of ranks, or another device for this rank than at the first call. DeviceError: the device is not here.
   Backend& backend(const Mesh& mesh);
-  /// A line on stdout, from rank 0 alone. Error (74): it cannot be written.
+  /// A line on stdout, from rank 0 alone. Error (74): it cannot be written; not where the reader of a pipe has closed it.
   void print(const std::string& text) const;
   void phase(const std::string& text);  ///< Records what this rank is doing: reported when it dies or hangs.
   /// Whether this process got SIGINT or SIGTERM. Ranks may see it in different steps: agree before acting on it.

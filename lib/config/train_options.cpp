@@ -233,6 +233,8 @@ Table<TrainOptions> train_table(VersionKey version) {
        [](Reader& r, const Json& j, TrainOptions& t) { read_checkpoint(r, j, t.checkpoint); }, object_schema(checkpoint_table())},
       {"evaluate_every_epochs", "evaluate on the test samples every this many epochs; default: only at the end", "integer", false,
        [](Reader& r, const Json& j, TrainOptions& t) { r.integer(j, t.evaluate_every_epochs, TrainingRanges::epochs); }},
+      word_field("log", "what each step writes besides metrics.jsonl; tensorboard: an event file that TensorBoard shows",
+                 &TrainOptions::log, {"none", "tensorboard"}),
       {"clip_norm", "largest L2 norm of all gradients together; gradients above it are scaled down to it", "number", false,
        [](Reader& r, const Json& j, TrainOptions& t) { r.number(j, t.clip_norm, TrainingRanges::clip_norm); }},
       {"average", "decay of the weights' exponential moving average, as 0.999; evaluation and weights.safetensors use the averages",

@@ -12,6 +12,7 @@
 #include "config/fine_tuning.h"
 #include "train/checkpoint_options.h"
 #include "train/course.h"
+#include "train/event_file.h"
 
 namespace motley {
 
@@ -32,6 +33,7 @@ struct TrainOptions {
   double average = 0;       // 0: weights are not averaged
   CheckpointOptions checkpoint{};
   Index evaluate_every_epochs = 0;  // 0: only at the end
+  StepLog log = StepLog::none;
   InitialOptions initial{};
   std::vector<std::string> freeze{};     // patterns of parameters
   std::vector<ParameterGroup> groups{};  // of which the first that matches counts

@@ -63,6 +63,9 @@ class Picture {
     body_ += "<line x1=\"" + number(x1) + "\" y1=\"" + number(y1) + "\" x2=\"" + number(x2) + "\" y2=\"" + number(y2) + "\" " +
              style + "/>\n";
   }
+  void path(const std::string& points, const std::string& style, const std::string& title = "") {  // points: of its attribute d
+    body_ += "<path d=\"" + points + "\" " + style + (title.empty() ? "/>\n" : "><title>" + escaped(title) + "</title></path>\n");
+  }
   std::string whole(double width, double height) const {
     const std::string size = number(width) + "\" height=\"" + number(height);
     return "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + size + "\" viewBox=\"0 0 " + number(width) + " " +

@@ -9,9 +9,11 @@
 #include <iterator>
 #include <map>
 #include <memory>
+#include <set>
 
 #include "base/at.h"
 #include "base/clock.h"
+#include "graph/layers.h"
 #include "kernels/kernel_names.h"
 #include "mesh/control.h"
 #include "program/compile.h"
@@ -86,6 +88,18 @@ RecordedStep recorded_by(const StepTrace& trace) {
     out.spans.insert(out.spans.end(), spans.begin(), spans.end());
   }
   return out;
+}
+
+// Names each event's layer: a kernel's own, an exchange's where all that it moves belongs to one.
+void name_layers(std::vector<TraceItem>& items, const Program& program, const Layers& layers) {
+  for (std::size_t i = 0; i < program.steps.size(); i++) {
+    std::set<int> its;
+    if (const auto* run = std::get_if<RunKernel>(&program.steps[i].what))
+      its.insert(run->layer);
+    else
+      for (int t : at(program.moved, items[i].exchange).tensors) its.insert(at(layers.of_tensor, t));
+    if (its.size() == 1 && *its.begin() >= 0) items[i].layer = at(layers.names, *its.begin());
+  }
 }
 
 // Every rank's record, on rank 0, one rank after another: other ranks do not need it.
@@ -221,6 +235,7 @@ RunTrace gather_trace(const Plan& plan, const Profile& profile, const StepTrace&
   std::vector<Program> programs;
   const std::vector<int>& hosts = transport.hosts();
   const CommonPlan common(data, {.hosts = hosts});
+  const Layers layers = layers_of(data.passes);
   bool other_hosts = false;
   for (std::size_t r = 0; r < all.size(); r++) {
     programs.push_back(compile(common, static_cast<int>(r)));
@@ -228,6 +243,7 @@ RunTrace gather_trace(const Plan& plan, const Profile& profile, const StepTrace&
     rank.device = plan.mesh().device(static_cast<int>(r)).name;
     rank.own_clock = data.on_device[r];
     rank.items = trace_items(programs[r]);
+    name_layers(rank.items, programs[r], layers);
     const std::size_t events = rank.items.size();
     check(all[r].spans.size() == all[r].steps.size() * events, "a rank records the events of its Program");
     for (std::size_t k = 0; k < all[r].steps.size(); k++)

@@ -24,6 +24,7 @@ struct TraceItem {
   Kind kind = Kind::kernel;
   std::string name{};   // of the pass ("conv2d_2 forward"), of the exchange, of the part
   std::string group{};  // "conv2d forward", "update", "copies", "reads in place", "waits", "posts", "agreements", "feed", ...
+  std::string layer{};  // that it counts for; empty: none, or several
   std::vector<TracePeer> peers{};  // kernel: whose memory it reads in place; post: receivers; wait: senders
   int exchange = -1;               // of a post or wait
   bool message = false;            // of a post or wait: it has bytes in flight while other steps may run

@@ -251,7 +251,8 @@ Runtime::~Runtime() = default;
 void Runtime::print(const std::string& text) const {
   if (rank() != 0) return;
   const std::string line = mark_result() + text + (text.ends_with('\n') ? "" : "\n");
-  if (std::fwrite(line.data(), 1, line.size(), stdout) < line.size() || std::fflush(stdout) != 0)
+  if (std::fwrite(line.data(), 1, line.size(), stdout) == line.size() && std::fflush(stdout) == 0) return;
+  if (errno != EPIPE)  // the reader of a pipe has closed it: it has all that it wants
     throw Error(Exit::io, std::string("stdout: ") + std::strerror(errno));
 }
 

@@ -87,10 +87,6 @@ RankTraceSummary summary_of(const RankTrace& rank, std::size_t first, std::size_
   return out;
 }
 
-void sort_by_difference(std::vector<TraceRow>& rows) {
-  std::stable_sort(rows.begin(), rows.end(), [](const TraceRow& a, const TraceRow& b) { return a.weight() > b.weight(); });
-}
-
 }  // namespace
 
 Quartiles quartiles(std::vector<double> values) {
@@ -105,8 +101,15 @@ Quartiles quartiles(std::vector<double> values) {
   return {at(0.25), at(0.5), at(0.75)};
 }
 
-double TraceRow::weight() const {
-  return std::abs(difference().value_or(measured.median));
+double TraceRow::weight(TraceOrder order) const {
+  return order == TraceOrder::time ? measured.median : std::abs(difference().value_or(measured.median));
+}
+
+void sort_by(TraceOrder order, TraceSummary& summary) {
+  for (RankTraceSummary& rank : summary.ranks)
+    for (std::vector<TraceRow>* rows : {&rank.rows, &rank.groups})
+      std::stable_sort(rows->begin(), rows->end(),
+                       [&](const TraceRow& a, const TraceRow& b) { return a.weight(order) > b.weight(order); });
 }
 
 std::optional<double> TraceRow::difference() const {
@@ -138,12 +141,11 @@ TraceSummary summarise(const RunTrace& trace, Index first_step) {
   std::vector<double> slowest(steps, 0);
   for (const RankTrace& rank : trace.ranks) {
     for (std::size_t k = 0; k < steps; k++) slowest[k] = std::max(slowest[k], rank.step(from + k).end - rank.step(from + k).begin);
-    RankTraceSummary& summary = out.ranks.emplace_back(summary_of(rank, from, steps));
-    sort_by_difference(summary.rows);
-    sort_by_difference(summary.groups);
+    out.ranks.push_back(summary_of(rank, from, steps));
   }
   out.step = quartiles(slowest);
   out.predicted_step = trace.predicted_step_seconds;
+  sort_by(TraceOrder::time, out);
   return out;
 }
 

@@ -12,20 +12,25 @@
 
 namespace motley {
 
-constexpr const char* kTraceFile = "trace.json";  // in the run directory
-constexpr double kDisturbed = 0.05;               // share of the time from which on a step's figures are not reliable
+constexpr const char* kStepTimesFile = "step_times.json";  // in the run directory
+constexpr const char* kOldStepTimesFile = "trace.json";    // its name in older runs
+constexpr double kDisturbed = 0.05;                        // share of the time from which on a step's figures are not reliable
 
 struct Quartiles {  // seconds per training step, over the measured steps
   double q25 = 0, median = 0, q75 = 0;
 };
 Quartiles quartiles(std::vector<double> values);  // linear between neighbours; 0 for no values
 
+// The order of a table's rows, the largest first: measured median, or the size of its difference from the prediction (without one
+// the median).
+enum class TraceOrder : std::uint8_t { time, error };
+
 struct TraceRow {
   std::string name{}, group{};  // a group's row has its name in both
   Quartiles measured{};
   std::optional<double> predicted{};
   std::optional<double> difference() const;  // measured median less predicted
-  double weight() const;                     // position in the table: the size of the difference; without a prediction the median
+  double weight(TraceOrder order) const;     // seconds
 };
 
 struct RankTraceSummary {
@@ -47,12 +52,16 @@ struct TraceSummary {
   std::optional<double> disturbed() const;  // the largest of all ranks
 };
 
-// Over the steps from that one on (earlier ones are not timed).
+// Over the steps from that one on (earlier ones are not timed). Rows by time.
 TraceSummary summarise(const RunTrace& trace, Index first_step);
 
-// Includes differences, and the share of each in the step's gap.
+// Of every rank's rows and groups.
+void sort_by(TraceOrder order, TraceSummary& summary);
+
+// Includes differences, and the share of each in the step's gap; rows in the summary's order.
 Json to_json(const TraceSummary& summary);
-std::string to_text(const TraceSummary& summary);
+// One table of all ranks' rows, and one of their groups.
+std::string to_text(const TraceSummary& summary, TraceOrder order = TraceOrder::time);
 void save(const TraceSummary& summary, const FileIn& file);          // UserError (74)
 TraceSummary load_trace_summary(const std::filesystem::path& file);  // UserError: 66 missing, 65 damaged
 

@@ -136,9 +136,9 @@ struct RankLine {
   const TraceRow* row = nullptr;
 };
 
-std::string table_of(std::vector<RankLine> lines, const std::string& title, const TraceSummary& s) {
+std::string table_of(std::vector<RankLine> lines, const std::string& title, const TraceSummary& s, TraceOrder order) {
   std::stable_sort(lines.begin(), lines.end(),
-                   [](const RankLine& a, const RankLine& b) { return a.row->weight() > b.row->weight(); });
+                   [&](const RankLine& a, const RankLine& b) { return a.row->weight(order) > b.row->weight(order); });
   std::size_t width = title.size() + 5, group = 5;  // including the unit
   for (const RankLine& l : lines) {
     width = std::max(width, l.row->name.size());
@@ -188,9 +188,9 @@ Json to_json(const TraceSummary& s) {
   return out;
 }
 
-std::string to_text(const TraceSummary& s) {
-  std::string out = table_of(rank_lines(s, &RankTraceSummary::rows), "name", s);
-  out += "\n" + table_of(rank_lines(s, &RankTraceSummary::groups), "sum by group", s) + "\n";
+std::string to_text(const TraceSummary& s, TraceOrder order) {
+  std::string out = table_of(rank_lines(s, &RankTraceSummary::rows), "name", s, order);
+  out += "\n" + table_of(rank_lines(s, &RankTraceSummary::groups), "sum by group", s, order) + "\n";
   out += fmt::format("steps           {}, the last {} of the run that are timed and kept: {} to {}\n", s.steps, s.steps,
                      s.first_step, s.last_step);
   out += fmt::format("predicted step  {}\n", known_text(s.predicted_step));

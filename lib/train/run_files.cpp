@@ -6,13 +6,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/files.h"
 #include "base/json_fields.h"
+#include "base/version.h"
 
 namespace motley {
 
@@ -30,8 +33,17 @@ const Table<RankFigures>& rank_figure_fields() {
       number_or_null("disturbed", "share of the time that other processes had its cores", &RankFigures::disturbed, 0, kMostFigure),
       integer_or_null("bytes_predicted", "received per step, by the plan", &RankFigures::bytes_predicted),
       integer_or_null("bytes_counted", "received per step", &RankFigures::bytes_counted),
-      integer_or_null("memory_bytes", "used, kernel workspaces included", &RankFigures::memory_bytes)};
+      integer_or_null("memory_bytes", "used, kernel workspaces included", &RankFigures::memory_bytes),
+      {"machine", "what it runs on", "object or null", false, [](Reader& r, const Json& j, RankFigures& out) {
+         if (!std::holds_alternative<std::nullptr_t>(j.value)) r.object(j, rank_facts_table(), out.machine);
+       }}};
   return table;
+}
+
+Field<TrainSummary> text_or_null(const char* name, const char* doc, std::string TrainSummary::*member) {
+  return {name, doc, "text or null", false, [member](Reader& r, const Json& j, TrainSummary& out) {
+            if (!std::holds_alternative<std::nullptr_t>(j.value)) r.text(j, out.*member);
+          }};
 }
 
 const Table<TrainSummary>& run_fields() {
@@ -53,6 +65,9 @@ const Table<TrainSummary>& run_fields() {
            out.rank = static_cast<int>(rank);
        }},
       text_field("reason", "of the failure", &TrainSummary::reason, false),
+      text_field("motley", "its version", &TrainSummary::motley, false),
+      text_or_null("started", "UTC time of this session's first step", &TrainSummary::started),
+      text_or_null("ended", "UTC time when this file was written", &TrainSummary::ended),
       {"steps", "trained", "integer", true, [](Reader& r, const Json& j, TrainSummary& out) { r.integer(j, out.steps, 0); }},
       {"checkpoints_failed", "that could not be written", "integer", false,
        [](Reader& r, const Json& j, TrainSummary& out) { r.integer(j, out.checkpoints_failed, 0); }},
@@ -85,6 +100,17 @@ const Table<TrainSummary>& run_fields() {
   return table;
 }
 
+Json text_or_null(const std::string& text) {
+  return text.empty() ? Json(nullptr) : Json(text);
+}
+
+EventFile::Scalars test_scalars(const StepFacts& facts) {
+  EventFile::Scalars out;
+  if (facts.test_accuracy) out.emplace_back("test_accuracy", *facts.test_accuracy);
+  if (facts.test_loss) out.emplace_back("test_loss", *facts.test_loss);
+  return out;
+}
+
 // Nothing: there is no number.
 std::optional<double> number_of(const Json* json) {
   if (json == nullptr) return {};
@@ -94,6 +120,14 @@ std::optional<double> number_of(const Json* json) {
 }
 
 }  // namespace
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  tm utc{};
+  std::array<char, 32> text{};
+  return gmtime_r(&now, &utc) != nullptr && std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &utc) > 0 ? text.data()
+                                                                                                                    : "";
+}
 
 std::optional<MetricsLine> last_line(const FileIn& metrics, std::optional<Index> step) {
   if (metrics.in.kind(metrics.name) != OpenDirectory::Kind::file) return {};
@@ -111,7 +145,7 @@ std::optional<MetricsLine> last_line(const FileIn& metrics, std::optional<Index>
   return {};
 }
 
-MetricsFile::MetricsFile(const FileIn& file, Index keep_steps) : file_(file) {
+MetricsFile::MetricsFile(const FileIn& file, Index keep_steps, StepLog log) : file_(file) {
   const std::optional<MetricsLine> kept = keep_steps > 0 ? last_line(file_, keep_steps) : std::nullopt;
   if (kept) {
     last_ = kept->step;
@@ -129,6 +163,7 @@ MetricsFile::MetricsFile(const FileIn& file, Index keep_steps) : file_(file) {
     errno = why;
     fail("ftruncate");
   }
+  if (log == StepLog::tensorboard) events_.emplace(file.in / kEventsFile, keep_steps);
 }
 
 MetricsFile::~MetricsFile() {
@@ -149,6 +184,15 @@ void MetricsFile::add(const StepReport& step, Index epoch, const StepFacts& fact
   last_ = step.step;
   has_test_ = facts.test_loss.has_value();
   loss_ = step.loss;
+  if (!events_) return;
+  EventFile::Scalars scalars{{"loss", step.loss},
+                             {"learning_rate", step.learning_rate},
+                             {"step_seconds", step.measured_seconds},
+                             {"samples_per_second", facts.samples_per_second}};
+  if (step.gradient_norm) scalars.emplace_back("gradient_norm", *step.gradient_norm);
+  const EventFile::Scalars test = test_scalars(facts);
+  scalars.insert(scalars.end(), test.begin(), test.end());
+  events_->add(step.step, scalars);
 }
 
 void MetricsFile::add_test(const StepFacts& facts) {
@@ -168,6 +212,7 @@ void MetricsFile::add_test(const StepFacts& facts) {
     fail("write");
   }
   has_test_ = true;
+  if (events_) events_->add(last_, test_scalars(facts));
 }
 
 // All of it or, after an error, nothing.
@@ -215,6 +260,7 @@ void write_run_json(const OpenDirectory& directory, const TrainSummary& s) {
   Json out;
   out.set("version", 1).set("status", s.status);
   if (s.status == "failed") out.set("code", s.code).set("rank", s.rank < 0 ? Json(nullptr) : Json(s.rank)).set("reason", s.reason);
+  out.set("motley", kMotleyVersion).set("started", text_or_null(s.started)).set("ended", utc_now());
   out.set("steps", s.steps)
       .set("checkpoints_failed", s.checkpoints_failed)
       .set("steps_before", s.steps_before)
@@ -236,7 +282,8 @@ void write_run_json(const OpenDirectory& directory, const TrainSummary& s) {
     one.set("feed_seconds", json_or_null(r.feed_seconds)).set("disturbed", json_or_null(r.disturbed));
     one.set("bytes_predicted", json_or_null(r.bytes_predicted))
         .set("bytes_counted", json_or_null(r.bytes_counted))
-        .set("memory_bytes", json_or_null(r.memory_bytes));
+        .set("memory_bytes", json_or_null(r.memory_bytes))
+        .set("machine", r.machine == RankFacts{} ? Json(nullptr) : to_json(r.machine));
     ranks.push(std::move(one));
   }
   for (const std::string& name : s.copies_differ) differ.push(name);

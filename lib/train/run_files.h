@@ -11,8 +11,12 @@
 #include <vector>
 
 #include "base/open_directory.h"
+#include "run/rank_facts.h"
+#include "train/event_file.h"
 
 namespace motley {
+
+std::string utc_now();  // "2026-11-29T08:15:00Z"
 
 // What a step's line contains in addition to the report.
 struct StepFacts {
@@ -32,8 +36,9 @@ std::optional<MetricsLine> last_line(const FileIn& metrics, std::optional<Index>
 // One line per step, each passed to the system as a whole before the next step.
 class MetricsFile {
  public:
-  // Of an existing file the lines up to this step are kept. UserError(io): also what exists is not a file.
-  explicit MetricsFile(const FileIn& file, Index keep_steps = 0);
+  // Of an existing file the lines up to this step are kept. log: what each line says is written there too. UserError(io): also
+  // what exists is not a file.
+  explicit MetricsFile(const FileIn& file, Index keep_steps = 0, StepLog log = StepLog::none);
   ~MetricsFile();
   MetricsFile(const MetricsFile&) = delete;
   MetricsFile& operator=(const MetricsFile&) = delete;
@@ -56,6 +61,7 @@ class MetricsFile {
   Index last_ = 0;         // step of the last line; 0: there is none
   bool has_test_ = false;  // of that line
   std::optional<double> loss_{};
+  std::optional<EventFile> events_{};
 };
 
 struct RankFigures {  // seconds and bytes per step
@@ -64,6 +70,7 @@ struct RankFigures {  // seconds and bytes per step
   std::optional<double> disturbed{};     // share of the measured steps' time in which other processes used the rank's cores
   std::optional<Index> bytes_predicted{}, bytes_counted{};
   std::optional<Index> memory_bytes{};  // used, including kernels' workspaces
+  RankFacts machine{};                  // what it runs on; empty: not known
 };
 
 struct TrainSummary {
@@ -71,6 +78,8 @@ struct TrainSummary {
   int code = 0;                 // if failed: exit code, rank (-1: not of one rank) and reason
   int rank = -1;
   std::string reason{};
+  std::string motley{}, started{};  // version; UTC time of this session's first step, as utc_now(); empty: not known
+  std::string ended{};              // UTC time when run.json was written; only from load_run_json()
   Index steps = 0;
   Index checkpoints_failed = 0;        // number that could not be written: training continued
   Index steps_before = 0;              // of earlier sessions, from whose checkpoint this one went on

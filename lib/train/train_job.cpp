@@ -23,6 +23,7 @@
 #include "run/agreed.h"
 #include "run/chrome_trace.h"
 #include "run/start.h"
+#include "run/timeline_file.h"
 #include "run/trace_summary.h"
 #include "train/batch_reader.h"
 #include "train/course.h"
@@ -105,6 +106,7 @@ class TrainingRun {
       figures.bytes_predicted = predicted.bytes;
       out_.bytes_predicted = out_.bytes_predicted.value_or(0) + predicted.bytes;
       figures.memory_bytes = at(memory, r);
+      if (!in_.facts.empty()) figures.machine = at(in_.facts, r);
     }
     timed_.resize(static_cast<std::size_t>(rt.ranks()));
   }
@@ -207,7 +209,7 @@ class TrainingRun {
     }
     on_rank_0(rt_.transport(), [&] {
       write_text(in_.run_directory / "plan.json", in_.plan_file.empty() ? plan_.json() : in_.plan_file);
-      metrics_.emplace(in_.run_directory / "metrics.jsonl", first_step_);
+      metrics_.emplace(in_.run_directory / "metrics.jsonl", first_step_, in_.log);
       out_.train_loss = metrics_->loss_of(first_step_);  // that of a run with nothing left to train
     });
     if (in_.say && rt_.rank() == 0 && needs_messages(plan_.data().hosts, rt_.transport().hosts()))
@@ -229,6 +231,7 @@ class TrainingRun {
 
   void loop() {
     const double start = seconds_now();
+    out_.started = utc_now();
     const CheckpointOptions& when = in_.checkpoint;
     catch_up();
     checkpoints_.begin_at(first_step_, in_.resume.empty() || is_own(in_.resume));
@@ -465,7 +468,8 @@ class TrainingRun {
     out_.predicted_test_batch_seconds = test.predicted_seconds;
   }
 
-  // trace.json shows where predicted and measured times differ; --trace shows it too. Collective.
+  // step_times.json says where predicted and measured times differ; timeline.json has the last steps, --trace more of them.
+  // Collective.
   void keep_trace() {
     rt_.phase("keeping the trace");
     const RunTrace trace =
@@ -474,9 +478,10 @@ class TrainingRun {
       TraceSummary summary = summarise(trace, first_step_ + static_cast<Index>(warm_up(timed_.front().size())) + 1);
       for (std::size_t r = 0; r < summary.ranks.size(); r++) summary.ranks[r].disturbed = out_.ranks[r].disturbed;
       try {
-        save(summary, in_.run_directory / kTraceFile);
+        save(summary, in_.run_directory / kStepTimesFile);
+        save_timeline(trace, in_.run_directory / kTimelineFile);
       } catch (const UserError& e) {  // what was trained counts
-        warn(fmt::format("{} is missing: {}", kTraceFile, e.what()));
+        warn(fmt::format("{} or {} is missing: {}", kStepTimesFile, kTimelineFile, e.what()));
       }
       if (in_.trace.empty()) return;
       write_file(in_.trace.string(), chrome_trace(trace));

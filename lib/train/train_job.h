@@ -24,12 +24,14 @@ struct TrainPlanInput {
   EvaluateOptions evaluate{};        // what the evaluation computes
   std::string plan_file{};           // the text of the run's plan.json; empty: the training plan's
   const Profile* profile = nullptr;  // the plan's profile, for the trace's simulated side; none or empty: no such side
+  std::vector<RankFacts> facts{};    // of every rank, for run.json; empty: not known
   Datasets data{};                   // test: may be null, then nothing is evaluated
   std::function<std::shared_ptr<const Dataset>(Index epoch)> in_epoch{};  // what an epoch (from 0) trains on; empty: data.train
   FeedNames names{};
   Index epochs = 0, max_steps = 0;  // one of them is given; max_steps takes precedence
   std::uint64_t seed = 1;           // of the initial weights and the order of samples
   CheckpointOptions checkpoint{};
+  StepLog log = StepLog::none;                // what each step's figures are written to besides metrics.jsonl
   Index evaluate_every_epochs = 0;            // 0: only at the end
   std::filesystem::path initial{};            // weights to begin with, read before the first step; empty: they are drawn
   LoadWeightsOptions fresh{};                 // which of them are drawn nevertheless
@@ -49,11 +51,11 @@ struct TrainPlanInput {
   std::function<void(const std::string& line)> warn{};  // on rank 0: likewise, for a problem that does not end the run
 };
 
-// Collective. Rank 0 writes plan.json, metrics.jsonl, trace.json, weights.safetensors and run.json into the run directory (which
-// exists), the dump and the trace; all ranks write checkpoints there, one of them when the run is asked to stop. Returns the same
-// on every rank. Throws on all ranks, after run.json says so: Stopped when a rank was asked to stop; Error(io) when a file cannot
-// be written, except for a checkpoint during training, which only gives a warning; LossNotFinite; CopiesDiffer. A rank that fails
-// alone throws alone: Runtime ends the others.
+// Collective. Rank 0 writes plan.json, metrics.jsonl, step_times.json, timeline.json, weights.safetensors and run.json into the run
+// directory (which exists), the dump and the trace; all ranks write checkpoints there, one of them when the run is asked to stop.
+// Returns the same on every rank. Throws on all ranks, after run.json says so: Stopped when a rank was asked to stop; Error(io)
+// when a file cannot be written, except for a checkpoint during training, which only gives a warning; LossNotFinite; CopiesDiffer.
+// A rank that fails alone throws alone: Runtime ends the others.
 TrainSummary train_job(Runtime& rt, const TrainPlanInput& input);
 
 // How the classes of weights differ from those of data; empty: they do not, or are not known.

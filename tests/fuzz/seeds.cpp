@@ -68,7 +68,7 @@ void runs(const fs::path& to) {
   trace.step = {0.1, 0.2, 0.3};
   trace.predicted_step = 0.15;
   trace.ranks = {{.device = "cpu", .step = {0.1, 0.2, 0.3}, .rows = {{"conv2d_1", "conv2d forward", {0.1, 0.1, 0.1}, 0.05}}}};
-  save(trace, to / kTraceFile);
+  save(trace, to / kStepTimesFile);
   write_file((to / "metrics.jsonl").string(),
              "{\"step\": 1, \"epoch\": 0, \"loss\": 2.5}\n{\"step\": 2, \"epoch\": 0, \"loss\": 1.5, \"test_loss\": 1}\n");
 }

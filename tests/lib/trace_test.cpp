@@ -13,6 +13,7 @@
 #include "explain/describe.h"
 #include "plan/plan_data.h"
 #include "run/chrome_trace.h"
+#include "run/timeline_file.h"
 #include "run/trace_summary.h"
 #include "tests/lib/train_nets.h"
 #include "tests/support/allocations.h"
@@ -408,12 +409,14 @@ TEST_CASE("trace summary: medians by name, what is between, and shares of the ga
   CHECK(groups.at("posts").measured.median == Approx(0.25));
   CHECK(groups.at("waits").measured.median == Approx(0.75));
   CHECK(groups.at("agreements").measured.median == Approx(0.5));
+  CHECK(s.ranks[0].rows.front().name == "conv forward");  // by time
+  sort_by(TraceOrder::error, s);
   CHECK(s.ranks[0].rows.front().name == "feed");  // 1 s that no one predicted
   s.ranks[0].disturbed = 0.25;
 
   const Folder folder;
-  save(s, folder.path() / kTraceFile);
-  const TraceSummary again = load_trace_summary(folder.path() / kTraceFile);
+  save(s, folder.path() / kStepTimesFile);
+  const TraceSummary again = load_trace_summary(folder.path() / kStepTimesFile);
   CHECK(to_text(to_json(again)) == to_text(to_json(s)));
   const std::string text = to_text(again);
   CHECK(text.find("more than 5 %") != std::string::npos);
@@ -445,9 +448,30 @@ TEST_CASE("a training job keeps where predicted and measured part, and shows it"
   REQUIRE(lines.size() == 1);
   CHECK(lines.back() == "trace of the last 10 steps: " + (other.path() / "chrome.json").string());
   CHECK(Chrome(read_file((other.path() / "chrome.json").string())).processes.size() == 4);
-  const TraceSummary summary = load_trace_summary(folder.path() / kTraceFile);
+  const TraceSummary summary = load_trace_summary(folder.path() / kStepTimesFile);
   CHECK(summary.first_step == 3);  // after two steps of warm-up
   CHECK(summary.last_step == 10);
+  // The timeline: all of these ten steps, the last ones within a limit, the same when it is read again.
+  const RunTrace timeline = load_timeline(folder.path() / kTimelineFile);
+  CHECK(timeline.steps.size() == 10);
+  REQUIRE(timeline.ranks.size() == 2);
+  CHECK(timeline.ranks[0].simulated.size() == timeline.ranks[0].items.size());
+  std::set<std::string> layers;
+  for (const TraceItem& item : timeline.ranks[0].items)
+    if (item.kind == TraceItem::Kind::kernel) layers.insert(item.layer);
+  CHECK(layers.contains("conv2d_1"));
+  save_timeline(timeline, other.path() / "again.json", {.steps = 3});
+  const RunTrace last = load_timeline(other.path() / "again.json");
+  CHECK(last.steps == std::vector<Index>{8, 9, 10});
+  for (std::size_t r = 0; r < 2; r++)
+    for (std::size_t i = 0; i < last.ranks[r].items.size(); i++)
+      for (std::size_t k = 0; k < 3; k++) {
+        const TraceSpan before = timeline.ranks[r].at(7 + k, i), after = last.ranks[r].at(k, i);
+        CHECK(after.end - after.begin == Approx(before.end - before.begin).margin(1.5e-9));
+        CHECK(after.begin - last.ranks[0].step(0).begin == Approx(before.begin - timeline.ranks[0].step(7).begin).margin(3e-9));
+      }
+  save_timeline(timeline, other.path() / "again.json", {.events = 1});
+  CHECK(load_timeline(other.path() / "again.json").steps == std::vector<Index>{10});
   const std::string text = to_text(summary);
   std::set<std::string> exchanges;
   for (int r = 0; r < 2; r++) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The files of a training job, and runs whose copies differ, on ranks that are threads.
 #include <fmt/format.h>
+#include <motley/backend.h>
 #include <motley/error.h>
 #include <motley/measure.h>
 #include <motley/predictor.h>
@@ -22,6 +23,7 @@
 #include "base/npy.h"
 #include "plan/plan_data.h"
 #include "run/copies.h"
+#include "run/rank_facts.h"
 #include "tests/lib/train_nets.h"
 #include "train/evaluation_line.h"
 #include "train/train_job.h"
@@ -504,4 +506,30 @@ TEST_CASE("a metrics file that cannot be written ends the job on all ranks", "[t
   CHECK(number(run, "/steps") == 2);
   CHECK(std::filesystem::exists(folder.path() / "weights.safetensors"));
   CHECK(std::filesystem::exists(folder.path() / "checkpoints/step-2/complete"));
+}
+
+TEST_CASE("unlike versions on the ranks are named, each kind once", "[facts]") {
+  const RankFacts one{"a", "CPU", "oneDNN 2.6.3", "MPICH 4.0.2", "0.1.0", "Linux 6.1, glibc 2.36"};
+  CHECK(version_notes({}).empty());
+  RankFacts other = one;
+  other.host = "b";
+  other.model = "another CPU";
+  other.library = "cuDNN 9.1";  // not a version of oneDNN
+  CHECK(version_notes({one, other, one}).empty());
+  other.library = "oneDNN 3.1";
+  other.system = "Linux 5.10, glibc 2.31";
+  const std::vector<std::string> notes = version_notes({one, other, one});
+  REQUIRE(notes.size() == 2);
+  CHECK(notes[0].starts_with("the ranks have unlike versions of glibc: 2.31 (rank 1 on b), 2.36 (rank 0 on a and 1 more);"));
+  CHECK(notes[1].starts_with("the ranks have unlike versions of oneDNN: 2.6.3 (rank 0 on a and 1 more), 3.1 (rank 1 on b);"));
+  const auto backend = f64_backend();
+  std::vector<RankFacts> facts;
+  run_ranks_in_memory(2, [&](Runtime& rt) {
+    const std::vector<RankFacts> all = gather_facts(rt.transport(), *backend);
+    if (rt.rank() == 1) facts = all;
+  });
+  REQUIRE(facts.size() == 2);
+  CHECK(facts[0] == facts[1]);
+  CHECK(facts[0].library == backend->library());
+  CHECK(facts[0].mpi.find("Version") == std::string::npos);
 }
