@@ -183,9 +183,10 @@ std::string summary_of(const TrainSummary& run, const Mesh& mesh, const std::fil
   }
   if (const auto& best = run.best) {
     text += fmt::format("best           {} {:.4g} after step {}", at(kWatchedNames, best->watch), best->value, best->step);
-    text += best->kept ? fmt::format(", kept in {}\n", (directory / checkpoint_name(*best->kept)).string()) : "\n";
-    if (best->kept && best->kept != best->step)
-      text += "note: the checkpoint of the best evaluation is not kept, this is the one before\n";
+    if (best->kept)
+      text += fmt::format("{} {}", best->kept == best->step ? ", kept in" : ", not kept; the best before it is in",
+                          (directory / checkpoint_name(*best->kept)).string());
+    text += "\n";
   }
   text += fmt::format("step           {}, predicted {}\n", time_or_unknown(run.measured_step_seconds),
                       time_or_unknown(run.predicted_step_seconds));

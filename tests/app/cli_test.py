@@ -269,7 +269,8 @@ def foreign_words():
             ("/mesh/axes", "auto", None),
             ("/model/loss/smoothing", 0.1, "label_smoothing"), ("/model/loss/ignore_label", 0, "ignore_index"), ("/model/loss/class_weights", [], None),
             ("/model/loss/op", "mse", "mean_squared_error"), ("/model/loss/op", "BCEWithLogitsLoss", "binary_cross_entropy"), ("/model/loss/op", "huber", None),
-            ("/train/scheduler", {}, "schedule"), ("/train/grad_clip", 1, "clip_norm"), ("/train/gradient_accumulation", 2, "accumulate"),
+            ("/train/scheduler", {}, "schedule"), ("/train/grad_clip", 1, "clip_norm"), ("/train/early_stopping", 5, "stop_after_evaluations_without_gain"),
+            ("/train/save_best_only", True, "keep_best"), ("/train/schedule", {"kind": "ReduceLROnPlateau"}, "plateau"), ("/train/gradient_accumulation", 2, "accumulate"),
             ("/train/batch_size", 8, "batch"), ("/train/num_epochs", 2, "epochs"), ("/train/optimizer/lr", 0.1, "learning_rate"),
             ("/train/optimizer/wd", 0.1, "weight_decay"), ("/train/optimizer/kind", "lion", None), ("/train/dtype", "float32", "f32"),
             ("/train/dtype", "fp16", None), ("/train/dtype", "bfloat16", "bf16"), ("/mesh/devices/1/isa", "avx512", "avx512_core"), ("/mesh/devices/1/isa", "sse4.1", "sse41"),
@@ -286,7 +287,7 @@ def foreign_words():
             at[keys[-1]] = value
         done = room.run("check", room.write("foreign.json", foreign), code=78)
         hint = f'did you mean "{meant}"?' if meant else "not built yet"
-        assert any(f": error: {path}: " in line and hint in line for line in done.err.splitlines()), (path, hint, done.err)
+        assert any(f": error: {path}" in line and hint in line for line in done.err.splitlines()), (path, hint, done.err)
         assert meant or "did you mean" not in done.err, (path, done.err)
 
 
