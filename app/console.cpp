@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/console.h"
 
-#include <fmt/format.h>
 #include <motley/error.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -22,26 +18,6 @@ namespace motley {
 
 namespace {
 
-constexpr auto kRewriteEvery = std::chrono::milliseconds(100);
-constexpr auto kLineEvery = std::chrono::seconds(5);
-
-std::string variable(const char* name) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? "" : text;
-}
-
-bool on_terminal() {
-  if (variable("NO_COLOR") != "" || variable("TERM") == "dumb") return false;
-  const std::string given = variable("MOTLEY_TTY");
-  return given.empty() ? isatty(STDERR_FILENO) == 1 : given == "1";
-}
-
-std::size_t columns() {
-  if (winsize size{}; ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-  const int given = std::atoi(variable("COLUMNS").c_str());
-  return given > 10 ? static_cast<std::size_t>(given) : 80;
-}
-
 // If the reader does not read, output waits for it until a stop is requested.
 bool stopped() {
   return signals_so_far() > 0 || HeldSignals::stop_is_waiting();
@@ -52,13 +28,8 @@ bool stopped() {
 Console::Console(const Options& options, Voice voice)
     : speaks_(voice == Voice::speaks),
       progress_(speaks_ && options.progress != ProgressMode::never),
-      rewrites_(progress_ && options.progress == ProgressMode::automatic && on_terminal()),
       level_(options.log_level),
-      columns_(columns()) {}
-
-Console::~Console() {
-  progress_done();
-}
+      line_(print_error, options.progress == ProgressMode::automatic ? ProgressLine::Mode::automatic : ProgressLine::Mode::plain) {}
 
 void Console::say(LogLevel level, const std::string& text) {
   if (!speaks_ || level > level_) return;
@@ -68,29 +39,12 @@ void Console::say(LogLevel level, const std::string& text) {
 
 void Console::progress(const std::string& line, Of of) {
   if (!progress_) return;
-  if (std::exchange(of_, of) != of) {
-    if (!rewrites_) progress_done();
-    next_ = {};
-  }
-  unsaid_ = line;
-  const auto now = Clock::now();
-  if (now < next_) return;
-  next_ = now + (rewrites_ ? Clock::duration(kRewriteEvery) : Clock::duration(kLineEvery));
-  unsaid_.clear();
-  if (!rewrites_) return print_error(line + "\n");
-  const std::string cut = line.substr(0, columns_ - 1);
-  print_error("\r" + cut + std::string(shown_ > cut.size() ? shown_ - cut.size() : 0, ' '));
-  shown_ = cut.size();
+  if (std::exchange(of_, of) != of) line_.other_work();
+  line_.show(line);
 }
 
 void Console::progress_done() {
-  if (!unsaid_.empty()) {
-    next_ = {};
-    progress(std::string(unsaid_), of_);
-  }
-  if (rewrites_ && shown_ > 0) print_error("\n");
-  shown_ = 0;
-  next_ = {};
+  line_.done();
 }
 
 void print_error(const std::string& text) {

@@ -1,37 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 // Messages besides the result, on stderr; and the result, on stdout.
 #pragma once
-#include <chrono>
 #include <filesystem>
 #include <string>
 
 #include "app/options.h"
 #include "base/units.h"
+#include "run/progress_line.h"
 
 namespace motley {
 
-// On a terminal progress is one line, rewritten; elsewhere (NO_COLOR, TERM=dumb, --progress plain) a line every few seconds. A rank
-// has no terminal itself: the launcher passes on what it needs (MOTLEY_TTY, COLUMNS).
+// With --progress plain no line of progress is rewritten.
 class Console {
  public:
   enum class Voice : std::uint8_t { silent, speaks };  // silent: all ranks but the first
   Console(const Options& options, Voice voice);
-  ~Console();
-  Console(const Console&) = delete;
-  Console& operator=(const Console&) = delete;
   void say(LogLevel level, const std::string& text);
   enum class Of : std::uint8_t { work, evaluation };
   void progress(const std::string& line, Of of = Of::work);  // the first line of another kind of work is shown at once
   void progress_done();                                      // the last line is kept
 
  private:
-  using Clock = std::chrono::steady_clock;
-  bool speaks_, progress_, rewrites_;
+  bool speaks_, progress_;
   LogLevel level_;
-  std::size_t columns_ = 80, shown_ = 0;  // characters of the shown line
-  std::string unsaid_{};
+  ProgressLine line_;
   Of of_ = Of::work;
-  Clock::time_point next_{};
 };
 
 // To stderr, control characters other than \n, \r and \t as blanks. If the reader has stopped reading it waits, as print_result()

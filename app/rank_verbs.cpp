@@ -18,6 +18,7 @@
 #include "app/run_directory.h"
 #include "app/run_end.h"
 #include "balance/timed_steps.h"
+#include "base/at.h"
 #include "base/clock.h"
 #include "base/units.h"
 #include "explain/explain.h"
@@ -176,12 +177,20 @@ std::string summary_of(const TrainSummary& run, const Mesh& mesh, const std::fil
   text += run.steps_before == 0 ? fmt::format("steps          {} in {}\n", run.steps, time_or_unknown(run.seconds))
                                 : fmt::format("steps          {}, {} of them now in {}\n", run.steps, run.steps - run.steps_before,
                                               time_or_unknown(run.seconds));
+  if (run.stopped_early) text.insert(text.size() - 1, ", ended early");
   if (run.train_loss) text += "train loss     " + loss_text(*run.train_loss) + "\n";
   if (run.test_loss) {
     text += run.test_accuracy ? fmt::format("test accuracy  {:.2f} %", 100 * *run.test_accuracy)
                               : fmt::format("test loss      {:.4g}", *run.test_loss);
     text += fmt::format("; a batch {}, predicted {}\n", time_or_unknown(run.test_batch_seconds),
                         time_or_unknown(run.predicted_test_batch_seconds));
+  }
+  if (const auto& best = run.best) {
+    text += fmt::format("best           {} {:.4g} after step {}", at(kWatchedNames, best->watch), best->value, best->step);
+    if (best->kept)
+      text += fmt::format("{} {}", best->kept == best->step ? ", kept in" : ", not kept; the best before it is in",
+                          (directory / checkpoint_name(*best->kept)).string());
+    text += "\n";
   }
   text += fmt::format("step           {}, predicted {}\n", time_or_unknown(run.measured_step_seconds),
                       time_or_unknown(run.predicted_step_seconds));
@@ -285,7 +294,8 @@ void train_ranks(Runtime& rt, const Task& task) {
     options.schedule.steps = done + course_from(from.string(), at, done, extent_of(job.train, data.train->samples())).steps();
   }
   if (rt.rank() == 0)
-    for (const std::string& note : schedule_notes(options.schedule)) task.console.say(LogLevel::warning, "note: " + note);
+    for (const auto& notes : {schedule_notes(options.schedule), watch_notes(job.train, data.train->samples())})
+      for (const std::string& note : notes) task.console.say(LogLevel::warning, "note: " + note);
   const bool on_cpu = job.train.dtype() == DType::f64;  // whatever the devices are
   const std::vector<RankFacts> facts = gather_facts(rt.transport(), on_cpu ? *f64_backend() : rt.backend(job.mesh));
   if (rt.rank() == 0)
@@ -317,6 +327,7 @@ void train_ranks(Runtime& rt, const Task& task) {
            .checkpoint = job.train.checkpoint,
            .log = job.train.log,
            .evaluate_every_epochs = job.train.evaluate_every_epochs,
+           .watch = job.train.watch,
            .initial = job.train.initial.weights,
            .fresh = {job.train.initial.fresh},
            .resume = task.options.from,

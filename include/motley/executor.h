@@ -55,7 +55,8 @@ class Executor {
   /// Instead of run_combine(): what the micro-batches have added up is forgotten. Collective.
   void drop_micro_batches();
   Ran run_update();  ///< After run_combine(). Collective where the optimizer has a direction (Optimizer::direction).
-  /// Learning rate and gradient factor of the updates from now on; until set: {the optimizer's, 1}.
+  /// Learning rate and gradient factor of the updates from now on; until set: {the optimizer's, 1}. UserError: a Trainer's
+  /// executor, for which the Trainer sets them in each step (Trainer::set_learning_rate).
   void set_update(double learning_rate, double factor_of_gradients, Index step = 1);
   /// Squared norm of the gradients of the parameters that this rank owns, after run_combine(); 0 if the step does not clip them.
   double squared_norm() const;
@@ -90,8 +91,11 @@ class Executor {
   std::vector<Spent> spent() const;  ///< by kernel, in the order of the Program
 
  private:
+  friend class Trainer;
+  void write_update(double learning_rate, double factor_of_gradients, Index step);
   struct Bound;
   std::unique_ptr<Bound> bound_;
+  bool of_trainer_ = false;
 };
 
 /// @}

@@ -21,8 +21,9 @@ enum class Measure : std::uint8_t { if_missing, always, never };
 struct MeasureOptions {
   double budget_seconds = 60;          ///< for measuring; kernels that do not fit are measured with a part of the batch
   Measure when = Measure::if_missing;  ///< whether an existing file may be used
-  std::function<void(const std::string& line)> progress{};  ///< called on rank 0, from time to time
-  std::function<void(const std::string& line)> warn{};      ///< on rank 0, at the end: what the budget was too small for
+  /// Called on rank 0, from time to time. Empty: the lines are shown on stderr, as the program shows them.
+  std::function<void(const std::string& line)> progress{};
+  std::function<void(const std::string& line)> warn{};  ///< on rank 0, at the end: what the budget was too small for
   /// An inference step of the same model, for which the measured plan leaves memory.
   std::optional<Step> evaluation{};
 };

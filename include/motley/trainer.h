@@ -17,6 +17,7 @@
 
 namespace motley {
 struct FileIn;
+struct RunMemory;
 class RunCheckpoints;
 
 /// @addtogroup running
@@ -136,8 +137,16 @@ class Trainer {
   /// 66 it is not there; 65 it is damaged, or of another network or optimizer (all differences at once). With a checkpoint of
   /// weights alone (`motley convert`) training begins: slots stay as they are.
   DataPosition load(const std::filesystem::path& checkpoint);
-  Index steps() const;             ///< steps done, including those before a load()
-  bool refused() const;            ///< in the last step all ranks threw before its update: the State is that of the previous step
+  Index steps() const;   ///< steps done, including those before a load()
+  bool refused() const;  ///< in the last step all ranks threw before its update: the State is that of the previous step
+  /// The learning rate of the steps from now on, in place of the schedule's; empty: the schedule's again. Every rank sets the same
+  /// between the same steps: step() throws UserError, on all ranks before the update, where they differ. Kept by save(). UserError:
+  /// not a finite number of at least 0.
+  void set_learning_rate(std::optional<double> rate);
+  /// For a schedule `plateau`: what an evaluation of the current parameters gives (RateSchedule::watch); rank 0's counts, once per
+  /// step. What is not finite is no gain. Kept by save(). Collective. UserError: another schedule.
+  /// @return whether the learning rate falls
+  bool evaluated(double value);
   void ask_to_save();              ///< Requests a save: the next step's report has `save` on all ranks.
   void ask_to_stop();              ///< Says that this rank cannot continue: the next step's report has `stop` on all ranks.
   Executor& executor();            ///< for reading and writing tensors
@@ -148,6 +157,7 @@ class Trainer {
  private:
   friend class RunCheckpoints;
   void begin_save(const FileIn& checkpoint, const DataPosition& position);  // whose directory all ranks have opened
+  RunMemory& memory();                                                      // of the evaluations so far; the same on every rank
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

@@ -126,6 +126,8 @@ std::vector<std::string> job_lines(const Job& job) {
   for (std::string& note : mesh_notes(job.mesh)) found.push_back(std::move(note));
   if (job.train.evaluate_every_epochs > 0 && !is_evaluated(job.data))
     found.push_back("the data has no test samples: nothing is evaluated (train.evaluate_every_epochs)");
+  if (job.report.samples)
+    for (std::string& note : watch_notes(job.train, *job.report.samples)) found.push_back(std::move(note));
   std::vector<std::string> lines = job.report.lines;
   lines.insert(lines.end(), job.report.classes.begin(), job.report.classes.end());
   for (std::string& note : notes(std::move(found))) lines.push_back(std::move(note));

@@ -238,6 +238,7 @@ DataReport check_files(Reader& r, const Json& tree, const DataOptions& data, con
       }
     if (r.complaints.list.size() != before) return {};
     out.samples = all.train->samples();
+    out.lacks_test = !all.test && !all.validation;
     out.lines.push_back("data: " + samples_text(data, all, depth));
     out.classes = class_table(all);
   } catch (const UserError& e) {

@@ -14,6 +14,7 @@ void check_changes(Reader& r, const Json& tree, const DataOptions& data, const S
 
 struct DataReport {
   std::optional<Index> samples{};      // to train on; nothing: something is wrong, or it is not known
+  bool lacks_test = false;             // there is nothing to evaluate
   std::vector<std::string> lines{};    // what there is, what is passed over and what is evaluated
   std::vector<std::string> classes{};  // a table of the classes and their numbers of samples
 };

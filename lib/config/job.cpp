@@ -62,6 +62,7 @@ class JobReader {
     Reader r{complaints_};
     r.object(tree_.root(), table(), parts);
     if (parts.train && parts.data) check_samples(parts);
+    if (parts.train) check_watched(parts);
     hold_together(parts);
     return parts;
   }
@@ -91,6 +92,7 @@ class JobReader {
                            expected.value_or(SampleKind{.any_labels = true, .any_samples = true}), train ? train->seed : 0, depth);
     });
     if (good && report.samples && train) check_batch(train->batch, *report.samples);
+    if (good && report.lacks_test && train) complain_watching(*train, {to_mend(data)});
     return report;
   }
 
@@ -288,6 +290,43 @@ class JobReader {
       complain_below(r, *tree_.root().find("train"), "/batch",
                      "a batch of " + std::to_string(batch) + " is more than the " + std::to_string(samples) +
                          " samples of the data; make it smaller");
+    });
+  }
+
+  // What gives data a test part.
+  static std::string to_mend(const DataOptions& data) {
+    const std::string also = data.kind == DataKind::npy      ? "\"test_images\" and \"test_labels\", or "
+                             : data.kind == DataKind::folder ? "a folder test or val beside train, or "
+                             : data.kind == DataKind::tokens ? "a longer \"test_path\", or "
+                                                             : "";
+    return also + "\"validation\": 0.1 to \"data\", which has no test part";
+  }
+
+  // Keys of "train" by which evaluations decide: needs: what is to be added, for there to be some.
+  void complain_watching(const TrainOptions& train, const std::vector<std::string>& needs) {
+    if (needs.empty()) return;
+    inside("train", [&](Reader& r) {
+      for (const WatchingKey& key : watching_keys(train))
+        complain_below(
+            r, *tree_.root().find("train"), key.pointer,
+            "nothing is evaluated in training; add " + needs.front() + (needs.size() > 1 ? ", and " + needs.back() : ""));
+    });
+  }
+
+  void check_watched(const JobParts& parts) {
+    const TrainOptions& train = *parts.train;
+    std::vector<std::string> needs;
+    if (train.evaluate_every_epochs == 0) needs.emplace_back("\"evaluate_every_epochs\": 1 to \"train\"");
+    // A folder that is missing is complained about elsewhere.
+    const bool known = parts.data && (parts.data->kind != DataKind::folder || std::filesystem::is_directory(parts.data->path));
+    if (known && !is_evaluated(*parts.data)) needs.push_back(to_mend(*parts.data));
+    complain_watching(train, needs);
+    if (!parts.model || !parts.model->loss.good || parts.model->loss.has_classes()) return;
+    inside("train", [&](Reader& r) {
+      for (const auto& [pointer, watch] : watching_keys(train))
+        if (watch == Watched::test_accuracy)
+          complain_below(r, *tree_.root().find("train"), pointer == "/schedule/kind" ? "/schedule/watch" : pointer,
+                         "the loss " + parts.model->loss.op + " has no accuracy; watch \"test_loss\"");
     });
   }
 

@@ -5,17 +5,19 @@
 
 #include <algorithm>
 #include <map>
-#include <tuple>
 
+#include "base/at.h"
 #include "graph/optimizers.h"
 #include "graph/training_ranges.h"
+#include "weights/memory.h"
 
 namespace motley {
 
 namespace {
 
 const std::vector<std::string> kTrainedTypes{"f32", "f64", "bf16"};
-const std::vector<std::string> kDecays{"all", "weights"}, kRateKinds{"constant", "linear", "cosine", "step"};
+const std::vector<std::string> kDecays{"all", "weights"};
+const std::vector<std::string> kRateKinds(kRateKindNames.begin(), kRateKindNames.end());
 
 struct OptimizerFile {
   std::string kind{};
@@ -96,9 +98,25 @@ Optimizer read_optimizer(Reader& r, const Json& j) {
   }
 }
 
+void read_rate(Reader& r, const Json& j, std::optional<double>& out, const Interval<double>& range) {
+  if (double rate = 0; r.number(j, rate, range)) out = rate;
+}
+
 const Table<RateSchedule>& schedule_table() {
+  const auto number = [](const char* name, const char* doc, double RateSchedule::*member, const Interval<double>& range) {
+    return Field<RateSchedule>{name,
+                               doc,
+                               "number",
+                               false,
+                               [member, range](Reader& r, const Json& j, RateSchedule& s) { r.number(j, s.*member, range); },
+                               {},
+                               RateSchedule{}.*member};
+  };
   static const Table<RateSchedule> table{
-      {"kind", "constant, linear or cosine (to `final` in the last step), or step (at milestones)", "text", true,
+      {"kind",
+       "constant; to `final` in the last step: linear, cosine, polynomial, one_cycle; step: at milestones; plateau: when "
+       "evaluations no longer gain",
+       "text", true,
        [](Reader& r, const Json& j, RateSchedule& s) {
          std::string kind;
          if (r.text(j, kind, kRateKinds))
@@ -112,13 +130,8 @@ const Table<RateSchedule>& schedule_table() {
        [](Reader& r, const Json& j, RateSchedule& s) { r.integer(j, s.warmup_steps, TrainingRanges::warmup_steps); },
        {},
        std::int64_t{0}},
-      {"final",
-       "linear, cosine: the learning rate of the last step",
-       "number",
-       false,
-       [](Reader& r, const Json& j, RateSchedule& s) { r.number(j, s.final, TrainingRanges::final); },
-       {},
-       0.0},
+      {"final", "the learning rate of the last step; default: 0, of one_cycle 1 / 250000 of the optimizer's", "number", false,
+       [](Reader& r, const Json& j, RateSchedule& s) { read_rate(r, j, s.final, TrainingRanges::final); }},
       {"milestones", "step: the steps, counted from 1, at which the learning rate is multiplied by `factor`", "list", false,
        [](Reader& r, const Json& j, RateSchedule& s) {
          r.list(j, [&](const Json& one, std::size_t) {
@@ -126,13 +139,60 @@ const Table<RateSchedule>& schedule_table() {
          });
        }},
       {"factor",
-       "step: factor of the learning rate at each milestone",
+       "step, plateau: factor of the learning rate at each milestone, each fall",
        "number",
        false,
        [](Reader& r, const Json& j, RateSchedule& s) { r.number(j, s.factor, TrainingRanges::factor); },
        {},
-       RateSchedule{}.factor}};
+       RateSchedule{}.factor},
+      {"initial", "one_cycle: the learning rate of the first step; default: 1 / 25 of the optimizer's", "number", false,
+       [](Reader& r, const Json& j, RateSchedule& s) { read_rate(r, j, s.initial, TrainingRanges::initial); }},
+      number("rise", "one_cycle: share of the steps in which the learning rate rises to the optimizer's", &RateSchedule::rise,
+             TrainingRanges::rise),
+      number("power", "polynomial: 1 is a line, more falls faster at first", &RateSchedule::power, TrainingRanges::power),
+      word_field("watch", "plateau: what of an evaluation must gain: test_loss or test_accuracy", &RateSchedule::watch,
+                 kWatchedWords),
+      {"patience",
+       "plateau: evaluations in succession without a gain that change nothing; one more and the learning rate falls",
+       "integer",
+       false,
+       [](Reader& r, const Json& j, RateSchedule& s) { r.integer(j, s.patience, TrainingRanges::patience); },
+       {},
+       RateSchedule{}.patience},
+      number("threshold", "plateau: a value is a gain if it is better than the best by more than this part of it",
+             &RateSchedule::threshold, TrainingRanges::threshold),
+      number("minimum", "plateau: the least learning rate", &RateSchedule::minimum, TrainingRanges::minimum)};
   return table;
+}
+
+// A key of a schedule, and the kinds that have it.
+struct KeyOfKinds {
+  const char* key;
+  std::vector<RateSchedule::Kind> kinds{};
+};
+const std::vector<KeyOfKinds>& keys_of_kinds() {
+  using Kind = RateSchedule::Kind;
+  static const std::vector<KeyOfKinds> keys{
+      {"warmup_steps", {Kind::constant, Kind::linear, Kind::cosine, Kind::step, Kind::polynomial, Kind::plateau}},
+      {"final", {Kind::linear, Kind::cosine, Kind::polynomial, Kind::one_cycle}},
+      {"milestones", {Kind::step}},
+      {"factor", {Kind::step, Kind::plateau}},
+      {"initial", {Kind::one_cycle}},
+      {"rise", {Kind::one_cycle}},
+      {"power", {Kind::polynomial}},
+      {"watch", {Kind::plateau}},
+      {"patience", {Kind::plateau}},
+      {"threshold", {Kind::plateau}},
+      {"minimum", {Kind::plateau}}};
+  return keys;
+}
+
+// "linear, cosine and polynomial"
+std::string names_of(const std::vector<RateSchedule::Kind>& kinds) {
+  std::string out;
+  for (const RateSchedule::Kind& kind : kinds)
+    out += std::string(out.empty() ? "" : &kind == &kinds.back() ? " and " : ", ") + at(kRateKindNames, kind);
+  return out;
 }
 
 void read_schedule(Reader& r, const Json& j, RateSchedule& schedule) {
@@ -141,14 +201,16 @@ void read_schedule(Reader& r, const Json& j, RateSchedule& schedule) {
   const auto* name = given_kind == nullptr ? nullptr : std::get_if<std::string>(&given_kind->value);
   if (name == nullptr || std::find(kRateKinds.begin(), kRateKinds.end(), *name) == kRateKinds.end()) return;  // complained about
   using Kind = RateSchedule::Kind;
-  const bool falls = schedule.kind == Kind::linear || schedule.kind == Kind::cosine, steps = schedule.kind == Kind::step;
-  const std::string& kind = kRateKinds[static_cast<std::size_t>(schedule.kind)];
-  for (const auto& [key, fits, kinds] :
-       {std::tuple{"final", falls, "linear and cosine"}, {"milestones", steps, "step"}, {"factor", steps, "step"}})
-    if (const Json* given = j.find(key); given != nullptr && !fits) {
-      const std::string text = "a " + kind + " schedule has no \"" + key + "\"; it is a key of " + kinds;
+  const bool steps = schedule.kind == Kind::step;
+  for (const auto& [key, kinds] : keys_of_kinds())
+    if (const Json* given = j.find(key); given != nullptr && std::find(kinds.begin(), kinds.end(), schedule.kind) == kinds.end()) {
+      const std::string text = std::string("a ") + at(kRateKindNames, schedule.kind) + " schedule has no \"" + key +
+                               "\"; it is a key of " + names_of(kinds);
       r.in(key, [&] { r.complain(*given, text); });
     }
+  if (const Json* factor = j.find("factor");
+      factor != nullptr && schedule.kind == Kind::plateau && !TrainingRanges::fall.contains(schedule.factor))
+    r.in("factor", [&] { r.number(*factor, schedule.factor, TrainingRanges::fall); });
   const Json* milestones = j.find("milestones");
   if (milestones == nullptr && steps) r.complain(j, "\"milestones\" is missing (the steps at which the learning rate falls)");
   const auto* list = milestones == nullptr ? nullptr : std::get_if<Json::Array>(&milestones->value);
@@ -235,6 +297,20 @@ Table<TrainOptions> train_table(VersionKey version) {
        [](Reader& r, const Json& j, TrainOptions& t) { r.integer(j, t.evaluate_every_epochs, TrainingRanges::epochs); }},
       word_field("log", "what each step writes besides metrics.jsonl; tensorboard: an event file that TensorBoard shows",
                  &TrainOptions::log, {"none", "tensorboard"}),
+      {"keep_best", "keep one more checkpoint, that of the best evaluation by test_loss or test_accuracy", "text", false,
+       [](Reader& r, const Json& j, TrainOptions& t) {
+         std::string word;
+         if (r.text(j, word, kWatchedWords))
+           t.watch.keep_best =
+               static_cast<Watched>(std::find(kWatchedWords.begin(), kWatchedWords.end(), word) - kWatchedWords.begin());
+       },
+       schema_of_words(kWatchedWords)},
+      {"stop_after_evaluations_without_gain",
+       "end the run after so many evaluations in succession without a gain of what keep_best names, else what the schedule "
+       "watches, "
+       "else test_loss; default: never",
+       "integer", false,
+       [](Reader& r, const Json& j, TrainOptions& t) { r.integer(j, t.watch.stop_after, TrainingRanges::steps); }},
       {"clip_norm", "largest L2 norm of all gradients together; gradients above it are scaled down to it", "number", false,
        [](Reader& r, const Json& j, TrainOptions& t) { r.number(j, t.clip_norm, TrainingRanges::clip_norm); }},
       {"average", "decay of the weights' exponential moving average, as 0.999; evaluation and weights.safetensors use the averages",
@@ -259,6 +335,14 @@ std::optional<TrainOptions> read_train(Reader& r, const Json& j, VersionKey vers
     });
     train.accumulate = 1;  // the checks that follow run without it
   }
+  if (const Json* schedule = j.find("schedule");
+      schedule != nullptr && train.schedule.minimum > train.optimizer.learning_rate && train.optimizer.learning_rate > 0)
+    r.in("schedule", [&] {
+      r.in("minimum", [&] {
+        r.complain(*schedule->find("minimum"), fmt::format("expected at most the optimizer's learning_rate, {}, found {}",
+                                                           train.optimizer.learning_rate, train.schedule.minimum));
+      });
+    });
   if (Reader::lacks(j, Reader::names_of(table), {"epochs", "max_steps"}))
     r.complain(j, "\"epochs\" or \"max_steps\" is missing (how long to train)");
   return train;
@@ -277,6 +361,25 @@ TrainingOptions training_options(const TrainOptions& train, Index samples) {
 
 Extent extent_of(const TrainOptions& train, Index samples) {
   return {samples, train.batch, train.epochs.value_or(0), train.max_steps.value_or(0)};
+}
+
+std::vector<WatchingKey> watching_keys(const TrainOptions& train) {
+  std::vector<WatchingKey> out;
+  const Watched watch = train.watch.watched(train.schedule);
+  if (train.watch.keep_best) out.push_back({"/keep_best", watch});
+  if (train.watch.stop_after > 0) out.push_back({"/stop_after_evaluations_without_gain", watch});
+  if (train.schedule.kind == RateSchedule::Kind::plateau) out.push_back({"/schedule/kind", train.schedule.watch});
+  return out;
+}
+
+std::vector<std::string> watch_notes(const TrainOptions& train, Index samples) {
+  const Extent run = extent_of(train, samples);
+  const Index steps = whole_course(run).end, first = train.evaluate_every_epochs * run.steps_per_epoch();
+  if (watching_keys(train).empty() || first <= steps) return {};
+  return {
+      fmt::format("the run of {} steps ends before the first evaluation in training, after step {} "
+                  "(train.evaluate_every_epochs): only the one at its end counts",
+                  steps, first)};
 }
 
 std::vector<std::string> schedule_notes(const RateSchedule& schedule) {

@@ -34,6 +34,7 @@ struct TrainOptions {
   CheckpointOptions checkpoint{};
   Index evaluate_every_epochs = 0;  // 0: only at the end
   StepLog log = StepLog::none;
+  WatchOptions watch{};
   InitialOptions initial{};
   std::vector<std::string> freeze{};     // patterns of parameters
   std::vector<ParameterGroup> groups{};  // of which the first that matches counts
@@ -48,6 +49,14 @@ TrainingOptions planned_options(const TrainOptions& train);
 // The options of a training on so many samples.
 TrainingOptions training_options(const TrainOptions& train, Index samples);
 Extent extent_of(const TrainOptions& train, Index samples);
+// A key of "train" that evaluations decide about, and what they need.
+struct WatchingKey {
+  std::string pointer{};
+  Watched watch = Watched::test_loss;
+};
+std::vector<WatchingKey> watching_keys(const TrainOptions& train);
+// That evaluations which are watched come too late for a run on so many samples.
+std::vector<std::string> watch_notes(const TrainOptions& train, Index samples);
 // The parts of a schedule that a run of so many steps does not reach.
 std::vector<std::string> schedule_notes(const RateSchedule& schedule);
 

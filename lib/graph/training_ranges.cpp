@@ -8,6 +8,12 @@
 
 namespace motley {
 
+bool ends(const RateSchedule& schedule) {
+  using Kind = RateSchedule::Kind;
+  return schedule.kind == Kind::linear || schedule.kind == Kind::cosine || schedule.kind == Kind::polynomial ||
+         schedule.kind == Kind::one_cycle;
+}
+
 std::string wrong_milestones(const RateSchedule& schedule) {
   const std::vector<Index>& steps = schedule.milestones;
   if (schedule.kind == RateSchedule::Kind::step && steps.empty())
@@ -20,12 +26,22 @@ std::string wrong_milestones(const RateSchedule& schedule) {
 
 void check_options(const TrainingOptions& options) {
   const RateSchedule& s = options.schedule;
-  const bool falls = s.kind == RateSchedule::Kind::linear || s.kind == RateSchedule::Kind::cosine;
+  const bool one_cycle = s.kind == RateSchedule::Kind::one_cycle;
   require_within("schedule, warmup_steps", s.warmup_steps, TrainingRanges::warmup_steps);
-  require_within("schedule, final", s.final, TrainingRanges::final);
-  require_within("schedule, factor", s.factor, TrainingRanges::factor);
+  if (one_cycle && s.warmup_steps > 0)
+    throw UserError(
+        "schedule, warmup_steps: a one_cycle schedule has none; `rise` is the share of the steps in which its rate rises");
+  if (s.final) require_within("schedule, final", *s.final, TrainingRanges::final);
+  require_within("schedule, factor", s.factor,
+                 s.kind == RateSchedule::Kind::plateau ? TrainingRanges::fall : TrainingRanges::factor);
+  if (s.initial) require_within("schedule, initial", *s.initial, TrainingRanges::initial);
+  require_within("schedule, rise", s.rise, TrainingRanges::rise);
+  require_within("schedule, power", s.power, TrainingRanges::power);
+  require_within("schedule, patience", s.patience, TrainingRanges::patience);
+  require_within("schedule, threshold", s.threshold, TrainingRanges::threshold);
+  require_within("schedule, minimum", s.minimum, TrainingRanges::minimum);
   // A job's number of steps follows from its data.
-  require_within("schedule, steps", s.steps, Interval<Index>{.least = falls ? 1 : 0});
+  require_within("schedule, steps", s.steps, Interval<Index>{.least = ends(s) ? 1 : 0});
   for (const Index milestone : s.milestones) require_within("schedule, milestones", milestone, TrainingRanges::milestone);
   if (const std::string wrong = wrong_milestones(s); !wrong.empty()) throw UserError("schedule, milestones: " + wrong);
   if (options.clip_norm != 0) require_within("clip_norm", options.clip_norm, TrainingRanges::clip_norm);

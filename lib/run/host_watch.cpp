@@ -19,8 +19,8 @@ Hung died(const Record& record) {
 
 }  // namespace
 
-Successor::Successor(std::vector<Watched> ranks, Limits limits) : limits_(limits) {
-  for (Watched& rank : ranks) ranks_.emplace_back(std::move(rank));
+Successor::Successor(std::vector<WatchedRank> ranks, Limits limits) : limits_(limits) {
+  for (WatchedRank& rank : ranks) ranks_.emplace_back(std::move(rank));
 }
 
 Successor::Successor(Successor&& other) noexcept

@@ -16,7 +16,7 @@ namespace motley {
 class Successor {
  public:
   // The host's ranks after this one, in cyclic order. None: this rank is alone.
-  Successor(std::vector<Watched> ranks, Limits limits);
+  Successor(std::vector<WatchedRank> ranks, Limits limits);
   Successor(Successor&& other) noexcept;
   ~Successor() { release(); }
   Successor& operator=(Successor&&) = delete;

@@ -5,6 +5,7 @@
 #include <motley/error.h>
 
 #include <algorithm>
+#include <iostream>
 #include <numeric>
 #include <optional>
 
@@ -24,6 +25,7 @@
 #include "run/complete_for.h"
 #include "run/kernel_timer.h"
 #include "run/planned.h"
+#include "run/progress_line.h"
 #include "run/same_devices.h"
 
 namespace motley {
@@ -262,7 +264,11 @@ class RuntimeMeasurer {
 
 Profile measure(Runtime& rt, const Mesh& mesh, const Step& step, const LayoutRules& rules, const std::filesystem::path& keep_in,
                 const MeasureOptions& options) {
-  return RuntimeMeasurer(rt, mesh, step, rules, options).run(keep_in);
+  if (options.progress) return RuntimeMeasurer(rt, mesh, step, rules, options).run(keep_in);
+  ProgressLine line([](const std::string& text) { std::cerr << text << std::flush; });
+  MeasureOptions shown = options;
+  shown.progress = [&](const std::string& text) { line.show(text); };
+  return RuntimeMeasurer(rt, mesh, step, rules, shown).run(keep_in);
 }
 
 }  // namespace motley

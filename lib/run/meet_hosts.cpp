@@ -197,10 +197,10 @@ RecordPlace place_of(const Hosts& hosts, std::size_t slot, const Start& start, c
 std::unique_ptr<HostWatch> host_watch(const Hosts& hosts, const std::vector<bool>& linked, std::vector<FarHost> far,
                                       const Start& start, const Limits& limits, const std::string& file, int ranks) {
   const std::vector<int>& here = hosts.here();
-  std::vector<Watched> next, all;
+  std::vector<WatchedRank> next, all;
   for (std::size_t i = 0; i < here.size(); i++) {
     const std::size_t slot = (hosts.slot + 1 + i) % here.size();
-    const Watched rank{here[slot], place_of(hosts, slot, start, file)};
+    const WatchedRank rank{here[slot], place_of(hosts, slot, start, file)};
     if (slot != hosts.slot) next.push_back(rank);
     all.push_back(rank);
   }

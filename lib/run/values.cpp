@@ -101,6 +101,13 @@ std::vector<double> Executor::Bound::update_values(double learning_rate, double 
 }
 
 void Executor::set_update(double learning_rate, double factor_of_gradients, Index step) {
+  if (of_trainer_)
+    throw UserError(
+        "the executor is a Trainer's, which sets learning rate and gradient factor in each step; call Trainer::set_learning_rate");
+  write_update(learning_rate, factor_of_gradients, step);
+}
+
+void Executor::write_update(double learning_rate, double factor_of_gradients, Index step) {
   const Program& program = bound_->program;
   if (program.scalars < 0) return;
   write(program.scalars, at(program.buffers, program.scalars).box, bound_->update_values(learning_rate, factor_of_gradients, step));

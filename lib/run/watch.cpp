@@ -24,8 +24,8 @@ std::string waits_for(const Record& r) {
          (r.waits_for < 0 ? std::string("the other ranks") : "rank " + std::to_string(r.waits_for)) + " in \"" + r.what + "\"";
 }
 
-std::vector<Watched> files_of(const std::filesystem::path& directory, int ranks) {
-  std::vector<Watched> out;
+std::vector<WatchedRank> files_of(const std::filesystem::path& directory, int ranks) {
+  std::vector<WatchedRank> out;
   for (int r = 0; r < ranks; r++) out.push_back({r, RecordPlace{record_path(directory, r)}});
   return out;
 }
@@ -73,9 +73,9 @@ std::optional<Hung> silence(const Seen& rank, const Limits& limits) {
                              whole_seconds_text(limits.hung_seconds)};
 }
 
-Watch::Watch(std::vector<Watched> ranks, int of, Limits limits) : of_(of), limits_(limits) {
-  std::sort(ranks.begin(), ranks.end(), [](const Watched& a, const Watched& b) { return a.rank < b.rank; });
-  for (Watched& rank : ranks) ranks_.emplace_back(std::move(rank));
+Watch::Watch(std::vector<WatchedRank> ranks, int of, Limits limits) : of_(of), limits_(limits) {
+  std::sort(ranks.begin(), ranks.end(), [](const WatchedRank& a, const WatchedRank& b) { return a.rank < b.rank; });
+  for (WatchedRank& rank : ranks) ranks_.emplace_back(std::move(rank));
   poll();
 }
 

@@ -28,14 +28,14 @@ struct Hung {
 };
 
 // A rank that a watch observes.
-struct Watched {
+struct WatchedRank {
   int rank = 0;
   std::optional<RecordPlace> place{};  // none: on another host, hear() gets its records
 };
 
 // One rank's record, followed from poll to poll.
 struct Seen {
-  explicit Seen(Watched of) : rank(of.rank), far(!of.place), reader(of.place.value_or(RecordPlace{})) {}
+  explicit Seen(WatchedRank of) : rank(of.rank), far(!of.place), reader(of.place.value_or(RecordPlace{})) {}
   void poll();  // uses a record that is read here, or was received
   bool runs() const { return now && now->code == -1; }
   int rank = 0;
@@ -55,7 +55,7 @@ std::optional<Hung> silence(const Seen& rank, const Limits& limits);
 class Watch {
  public:
   // `of`: number of ranks of the job. That all ranks wait, or that some are not ready, can be seen only if all of them are watched.
-  Watch(std::vector<Watched> ranks, int of, Limits limits);
+  Watch(std::vector<WatchedRank> ranks, int of, Limits limits);
   Watch(const std::filesystem::path& directory, int ranks, Limits limits);  // all ranks, by the files of one directory
   void hear(const Record& record);
   void poll();

@@ -35,7 +35,7 @@ std::vector<std::string> RunCheckpoints::newer(Index step) const {
 }
 
 // Also removes the remains of unfinished ones.
-void RunCheckpoints::keep_newest(Index step) const {
+void RunCheckpoints::keep_newest(Index step, Index also) const {
   const auto checkpoints = run_.find(kCheckpoints);
   if (!checkpoints) return;
   for (const std::string& name : checkpoints->names())
@@ -44,7 +44,8 @@ void RunCheckpoints::keep_newest(Index step) const {
   Index keep = options_.keep;
   for (const std::string& name : checkpoints_in(run_)) {
     if (!is_own_checkpoint(*checkpoints / name)) continue;
-    if (*step_of(name) <= step && keep-- > 0) continue;
+    const Index its = *step_of(name);
+    if (its <= step && (its == memory().kept || (its != also && keep-- > 0))) continue;
     // No longer a checkpoint, so that half of one is never taken for one. What cannot be removed stays.
     const FileIn unfinished = *checkpoints / (name + ".new");
     if (checkpoints->try_rename(name, unfinished)) checkpoints->remove_all(unfinished.name);
@@ -65,6 +66,25 @@ void RunCheckpoints::finish() {
 void RunCheckpoints::write(Index step) {
   if (is_saved(step) || std::exchange(tried_, step) == step) return;
   warned(step, [&] { save(step); });
+}
+
+void RunCheckpoints::keep_best(Index step) {
+  finish();
+  if (is_saved(step)) return set_best(step, false);
+  if (trainer_.steps() != step || std::exchange(tried_, step) == step) return;
+  // The checkpoint itself says that it is the best; this run does so once it is complete.
+  const RunMemory before = memory();
+  memory().kept = step;
+  memory().kept_as_best = true;
+  warned(step, [&] { start(step); });
+  begun_as_best_ = begun_ == step;
+  memory() = before;
+}
+
+void RunCheckpoints::set_best(Index step, bool only_as_best) {
+  const Index before = std::exchange(memory().kept, step);
+  const bool goes = std::exchange(memory().kept_as_best, only_as_best) && before != step;
+  on_rank_0(rt_.transport(), [&] { keep_newest(step, goes ? before : -1); });
 }
 
 void RunCheckpoints::save(Index step) {
@@ -101,9 +121,11 @@ void RunCheckpoints::start(Index step) {
 
 void RunCheckpoints::complete() {
   const Index step = std::exchange(begun_, -1);
+  const bool as_best = std::exchange(begun_as_best_, false);
   trainer_.finish_save();
-  on_rank_0(rt_.transport(), [&] { keep_newest(step); });
   saved_ = step;
+  if (as_best) return set_best(step, true);
+  on_rank_0(rt_.transport(), [&] { keep_newest(step); });
 }
 
 }  // namespace motley

@@ -12,10 +12,13 @@
 #include <ctime>
 #include <utility>
 
+#include "base/at.h"
 #include "base/clock.h"
 #include "base/files.h"
 #include "base/json_fields.h"
 #include "base/version.h"
+#include "weights/checkpoint.h"
+#include "weights/memory.h"
 
 namespace motley {
 
@@ -44,6 +47,20 @@ Field<TrainSummary> text_or_null(const char* name, const char* doc, std::string 
   return {name, doc, "text or null", false, [member](Reader& r, const Json& j, TrainSummary& out) {
             if (!std::holds_alternative<std::nullptr_t>(j.value)) r.text(j, out.*member);
           }};
+}
+
+const Table<BestFigures>& best_fields() {
+  static const Table<BestFigures> table{
+      word_field("watch", "test_loss or test_accuracy", &BestFigures::watch, kWatchedWords, true),
+      {"value", "of the evaluation", "number", true,
+       [](Reader& r, const Json& j, BestFigures& out) { r.number(j, out.value, -kMostFigure, kMostFigure); }},
+      count_field("step", "after which it was", &BestFigures::step),
+      count_field("evaluations_without_gain", "since then", &BestFigures::without_gain),
+      {"checkpoint", "in the run directory", "text or null", true, [](Reader& r, const Json& j, BestFigures& out) {
+         std::string name;
+         if (!std::holds_alternative<std::nullptr_t>(j.value) && r.text(j, name)) out.kept = step_of(name);
+       }}};
+  return table;
 }
 
 const Table<TrainSummary>& run_fields() {
@@ -89,6 +106,11 @@ const Table<TrainSummary>& run_fields() {
       {"disturbed", "of the most disturbed rank", "number or null", false,
        [](Reader&, const Json&, TrainSummary&) {}},  // computed from the ranks' figures
       list_field("ranks", "the same figures per rank", &TrainSummary::ranks, rank_figure_fields()),
+      {"best", "evaluation of those that are watched", "object or null", false,
+       [](Reader& r, const Json& j, TrainSummary& out) {
+         if (!std::holds_alternative<std::nullptr_t>(j.value)) r.object(j, best_fields(), out.best.emplace());
+       }},
+      boolean_field("stopped_early", "by evaluations without a gain", &TrainSummary::stopped_early),
       {"classes", "their names, by number", "list or null", false,
        [](Reader& r, const Json& j, TrainSummary& out) {
          if (!std::holds_alternative<std::nullptr_t>(j.value))
@@ -289,6 +311,14 @@ void write_run_json(const OpenDirectory& directory, const TrainSummary& s) {
   for (const std::string& name : s.copies_differ) differ.push(name);
   for (const std::string& name : s.classes) classes.push(name);
   out.set("classes", s.classes.empty() ? Json(nullptr) : std::move(classes));
+  Json best(nullptr);
+  if (const auto& b = s.best) {
+    best = Json(Json::Object{});
+    best.set("watch", at(kWatchedNames, b->watch)).set("value", b->value).set("step", b->step);
+    best.set("evaluations_without_gain", b->without_gain);
+    best.set("checkpoint", b->kept ? Json(checkpoint_name(*b->kept)) : Json(nullptr));
+  }
+  out.set("best", std::move(best)).set("stopped_early", s.stopped_early);
   out.set("ranks", std::move(ranks)).set("copies_differ", std::move(differ));
   write_text(directory / "run.json", to_text(out, 2) + "\n");
 }

@@ -73,6 +73,14 @@ struct RankFigures {  // seconds and bytes per step
   RankFacts machine{};                  // what it runs on; empty: not known
 };
 
+struct BestFigures {
+  Watched watch = Watched::test_loss;
+  double value = 0;
+  Index step = 0;
+  Index without_gain = 0;       // evaluations since then
+  std::optional<Index> kept{};  // step of the best checkpoint in the run directory
+};
+
 struct TrainSummary {
   std::string status = "done";  // done, stopped, failed
   int code = 0;                 // if failed: exit code, rank (-1: not of one rank) and reason
@@ -91,6 +99,8 @@ struct TrainSummary {
   std::optional<double> measured_step_seconds{};            // median after warm-up of the slowest rank
   std::optional<Index> bytes_predicted{}, bytes_counted{};  // per step, summed over ranks
   std::vector<RankFigures> ranks{};
+  std::optional<BestFigures> best{};  // evaluation; nothing: none is watched, or none has a finite value
+  bool stopped_early = false;         // by evaluations without a gain
   std::vector<std::string> copies_differ{};
   std::vector<std::string> classes{};       // names, by number; empty: not known
   std::optional<double> disturbed() const;  // that of the most disturbed rank

@@ -18,6 +18,7 @@
 #include "base/core_use.h"
 #include "base/files.h"
 #include "base/units.h"
+#include "graph/training_ranges.h"
 #include "mesh/control.h"
 #include "plan/plan_data.h"
 #include "run/agreed.h"
@@ -25,10 +26,12 @@
 #include "run/start.h"
 #include "run/timeline_file.h"
 #include "run/trace_summary.h"
+#include "train/after_evaluation.h"
 #include "train/batch_reader.h"
 #include "train/course.h"
 #include "train/dump.h"
 #include "train/evaluation_line.h"
+#include "train/gains.h"
 #include "train/keep.h"
 #include "train/read_ahead.h"
 #include "train/run_checkpoints.h"
@@ -87,13 +90,15 @@ class TrainingRun {
         dump_(input.dump),
         trainer_(rt, plan_, {.seed = input.seed}),
         checkpoints_(
-            rt, trainer_, in_.run_directory, in_.checkpoint, [this](Index step) { return position_after(step); }, in_.warn) {
+            rt, trainer_, in_.run_directory, in_.checkpoint, [this](Index step) { return position_after(step); }, in_.warn),
+        after_(rt, trainer_, checkpoints_, plan_.step().scalars(), in_.watch, in_.say) {
     const Passes& passes = plan_.data().passes;
     const int image = passes.find(in_.names.image);
     if (image < 0) throw UserError("the step has no input \"" + in_.names.image + "\" for the images");
     batch_ = at(passes.tensors, image).shape[0].size * passes.accumulate;
     order_.emplace(in_.data.train->samples(), batch_, in_.seed);
     if (in_.epochs < 1 && in_.max_steps < 1) throw UserError("nothing to train: set epochs or max_steps to at least 1");
+    if (after_.any() && !evaluates()) throw UserError("nothing is evaluated that could be watched: the data has no test part");
     total_ = whole_course(extent()).end;
     out_.classes = in_.data.train->class_names();
     trainer_.state().set_classes(out_.classes);
@@ -143,13 +148,18 @@ class TrainingRun {
   void resume() {
     rt_.phase("resuming");
     const DataPosition from = trainer_.load(in_.resume);
+    trainer_.set_learning_rate({});  // the job says how it is trained
+    after_.resumed(in_.run_directory);
     out_.steps = trainer_.steps();
     const Course course = course_from(in_.resume.string(), from, out_.steps, extent());
     first_ = course.first;
     total_ = course.end;
-    if (total_ == first_ && in_.done_before) {
+    if (in_.done_before && (total_ == first_ || ended_early(*in_.done_before))) {
       out_ = *in_.done_before;
-      if (rt_.rank() == 0 && in_.say) in_.say("the run is complete: nothing is left to train, and nothing was changed");
+      const std::string early = "it ended early; a larger train.stop_after_evaluations_without_gain lets it go on";
+      if (rt_.rank() == 0 && in_.say)
+        in_.say(
+            fmt::format("the run is complete: {}, and nothing was changed", total_ == first_ ? "nothing is left to train" : early));
       over_ = true;
       return;
     }
@@ -173,16 +183,22 @@ class TrainingRun {
               std::to_string(samples));
   }
 
+  // Whether the run of this summary ended at the checkpoint, and would end there now.
+  bool ended_early(const TrainSummary& was) const {
+    return was.stopped_early && was.steps == out_.steps && was.best && in_.watch.stop_after > 0 &&
+           was.best->without_gain >= in_.watch.stop_after;
+  }
+
   // Where the learning rate jumps; empty: it does not.
   std::string rate_note(const Manifest& was) const {
     if (was.step < 1 || !was.learning_rate) return "";
     const UpdateScalars& scalars = plan_.step().scalars();
-    const double rate = scalars.schedule.at(scalars.learning_rate, was.step), before = *was.learning_rate;
+    const RunMemory& memory = checkpoints_.memory();
+    if (has_just_fallen(memory, was.step)) return "";
+    const double rate = scalars.schedule.at(scalars.learning_rate, was.step, memory.scale), before = *was.learning_rate;
     if (std::abs(rate - before) <= 1e-6 * std::max(rate, before)) return "";
-    using Kind = RateSchedule::Kind;
-    const bool ends = scalars.schedule.kind == Kind::linear || scalars.schedule.kind == Kind::cosine;
     return fmt::format("note: step {} had the learning rate {:.3g}, in this job it has {:.3g}{}", was.step, before, rate,
-                       ends ? fmt::format(" (the schedule ends at step {})", scalars.schedule.steps) : "");
+                       ends(scalars.schedule) ? fmt::format(" (the schedule ends at step {})", scalars.schedule.steps) : "");
   }
 
   DataPosition position_after(Index step) const {
@@ -233,10 +249,10 @@ class TrainingRun {
     const double start = seconds_now();
     out_.started = utc_now();
     const CheckpointOptions& when = in_.checkpoint;
-    catch_up();
     checkpoints_.begin_at(first_step_, in_.resume.empty() || is_own(in_.resume));
+    catch_up();
     ahead_.emplace(spare_cores(), feeds_of(first_));
-    for (Index s = first_; s < total_ && !stop_; s++) {
+    for (Index s = first_; s < total_ && !stop_ && !after_.ends(); s++) {
       if (s - first_ == static_cast<Index>(warm_up(static_cast<std::size_t>(total_ - first_)))) cores_.emplace(allowed_cores());
       if (rt_.rank() == 0 && checkpoints_.is_time_over()) trainer_.ask_to_save();
       const double begin = seconds_now();
@@ -247,6 +263,7 @@ class TrainingRun {
       out_.steps = report.step;
       out_.train_loss = report.loss;
       begin_for_good();
+      after_.keep_best();  // of the checkpoint that is continued
       note(report.before);
       StepFacts facts{.samples_per_second = static_cast<double>(batch_) / (seconds_now() - begin)};
       const auto write_line = [&] {
@@ -281,6 +298,13 @@ class TrainingRun {
         write_line();
       else if (rt_.rank() == 0)
         say_test(epoch, facts);
+      if (stop_) continue;
+      after_.add(out_.steps, facts);
+      after_.keep_best();
+    }
+    if (after_.ends() && !stop_ && !is_last(out_.steps)) {
+      out_.stopped_early = true;
+      if (rt_.rank() == 0 && in_.say) in_.say(fmt::format("training ends after step {}: {}", out_.steps, after_.why_it_ends()));
     }
     const Verdict written =
         agree(rt_.transport(), write_error_ ? static_cast<int>(write_error_->code()) : 0, write_error_ ? write_error_->what() : "");
@@ -382,12 +406,12 @@ class TrainingRun {
   void finish() {
     checkpoints_.training_ends();
     const bool stepped = out_.steps > first_step_;
-    if (!stepped && rt_.rank() == 0 && in_.say && out_.status == "done")
+    if (!stepped && rt_.rank() == 0 && in_.say && out_.status == "done" && !out_.stopped_early)
       in_.say("nothing is left to train after step " + std::to_string(out_.steps) + ": its weights are saved and evaluated");
     begin_for_good();
     time_steps();
     if (stepped) trainer_.compare_copies();
-    if (out_.status == "done" && in_.checkpoint.any()) checkpoints_.begin(out_.steps);
+    if (out_.status == "done" && (in_.checkpoint.any() || in_.watch.keep_best)) checkpoints_.begin(out_.steps);
     checkpoints_.finish();
     std::optional<Error> lost;  // error of the checkpoint from which a stopped run would continue
     if (out_.status == "stopped" && !checkpoints_.is_saved(out_.steps)) try {
@@ -409,6 +433,10 @@ class TrainingRun {
     } else if (stepped && !evaluated && evaluated_ == out_.steps && rt_.rank() == 0 && in_.progress) {
       in_.progress(last_.first + test_text(tested()) + last_.second);
     }
+    if (out_.status == "done") after_.add(out_.steps, tested(), AfterEvaluation::When::at_end);
+    after_.keep_best();
+    checkpoints_.finish();
+    out_.best = after_.best();
     dump_weights("weights_after");
     if (stepped) keep_trace();
     out_.checkpoints_failed = checkpoints_.failed();
@@ -425,13 +453,16 @@ class TrainingRun {
     });
   }
 
-  // The evaluation of the epoch that ends at the checkpoint, where the run was stopped in it. Collective.
+  // The evaluation of the epoch that ends at the checkpoint, where the run was stopped in it, or the checkpoint was written before
+  // it. Collective.
   void catch_up() {
     if (first_ == 0 || !ends_epoch(first_ - 1, in_.evaluate_every_epochs)) return;
     const bool lacks = rt_.rank() == 0 && metrics_->lacks_test(first_step_);
-    if (agree(rt_.transport(), lacks ? 1 : 0).status == 0) return;
+    if (agree(rt_.transport(), lacks ? 1 : 0).status == 0 && !after_.lacks(first_step_)) return;
     stop_ = !evaluated_now();
-    if (!stop_ && rt_.rank() == 0) say_test(first_ / order_->steps_per_epoch(), tested());
+    if (stop_) return;
+    if (lacks) say_test(first_ / order_->steps_per_epoch(), tested());
+    after_.add(first_step_, tested());
   }
 
   // False: it was stopped on request. Collective.
@@ -523,6 +554,7 @@ class TrainingRun {
   void report_failure(const Error& e) {
     if (rt_.rank() != 0) return;
     note_failure(out_, e);
+    out_.best = after_.best();
     out_.checkpoints_failed = checkpoints_.failed();
     try {
       const bool after_update = dynamic_cast<const AgreedError*>(&e) == nullptr;  // of a value: all ranks' figures are here
@@ -540,6 +572,7 @@ class TrainingRun {
   Dump dump_;
   Trainer trainer_;
   RunCheckpoints checkpoints_;
+  AfterEvaluation after_;
   Index batch_ = 0, first_ = 0, total_ = 0;  // steps in the data, counted over all epochs: the first, and one after the last
   Index first_step_ = 0;                     // steps done when this process began
   std::optional<Order> order_{};

@@ -33,6 +33,7 @@ struct TrainPlanInput {
   CheckpointOptions checkpoint{};
   StepLog log = StepLog::none;                // what each step's figures are written to besides metrics.jsonl
   Index evaluate_every_epochs = 0;            // 0: only at the end
+  WatchOptions watch{};                       // these, and a schedule `plateau`, need evaluations
   std::filesystem::path initial{};            // weights to begin with, read before the first step; empty: they are drawn
   LoadWeightsOptions fresh{};                 // which of them are drawn nevertheless
   std::filesystem::path resume{};             // a checkpoint from which training continues; empty: from the start
@@ -54,8 +55,8 @@ struct TrainPlanInput {
 // Collective. Rank 0 writes plan.json, metrics.jsonl, step_times.json, timeline.json, weights.safetensors and run.json into the run
 // directory (which exists), the dump and the trace; all ranks write checkpoints there, one of them when the run is asked to stop.
 // Returns the same on every rank. Throws on all ranks, after run.json says so: Stopped when a rank was asked to stop; Error(io)
-// when a file cannot be written, except for a checkpoint during training, which only gives a warning; LossNotFinite; CopiesDiffer.
-// A rank that fails alone throws alone: Runtime ends the others.
+// when a file cannot be written, except for a checkpoint during training, which only gives a warning; UserError: evaluations are
+// watched that there are none of; LossNotFinite; CopiesDiffer. A rank that fails alone throws alone: Runtime ends the others.
 TrainSummary train_job(Runtime& rt, const TrainPlanInput& input);
 
 // How the classes of weights differ from those of data; empty: they do not, or are not known.

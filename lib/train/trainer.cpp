@@ -12,6 +12,7 @@
 #include "base/at.h"
 #include "base/clock.h"
 #include "base/units.h"
+#include "graph/optimizers.h"
 #include "mesh/control.h"
 #include "plan/plan_data.h"
 #include "run/agreed.h"
@@ -19,6 +20,7 @@
 #include "run/planned.h"
 #include "run/step_trace.h"
 #include "train/dump.h"
+#include "train/gains.h"
 #include "train/keep.h"
 #include "train/plan_on_rank.h"
 #include "train/saver.h"
@@ -37,24 +39,23 @@ int order_of(const Passes& passes, int tensor) {
 // What a rank trains with besides its plan: "learning rate 0.1".
 std::vector<std::string> settings_of(const UpdateScalars& scalars, const TrainerOptions& options) {
   const RateSchedule& s = scalars.schedule;
-  using Kind = RateSchedule::Kind;
-  const char* kind = s.kind == Kind::constant ? "constant"
-                     : s.kind == Kind::linear ? "linear"
-                     : s.kind == Kind::cosine ? "cosine"
-                                              : "step";
+  const auto or_usual = [](const std::optional<double>& rate) { return rate ? fmt::format("{}", *rate) : "as usual"; };
   std::string groups;
   for (const ParameterGroup& g : scalars.groups)
     groups += fmt::format("{}\"{}\" times {}{}", groups.empty() ? "" : ", ", g.match, g.learning_rate_factor,
                           g.weight_decay ? fmt::format(" with weight_decay {}", *g.weight_decay) : "");
-  return {fmt::format("learning rate {}", scalars.learning_rate),
-          fmt::format("weight_decay {} of {}", scalars.weight_decay, scalars.decay == Decay::all ? "all" : "weights"),
-          fmt::format("groups [{}]", groups),
-          fmt::format("{} schedule (warm-up {}, {} steps, final {}, milestones [{}], factor {})", kind, s.warmup_steps, s.steps,
-                      s.final, fmt::join(s.milestones, " "), s.factor),
-          fmt::format("clip_norm {}", scalars.clip_norm),
-          fmt::format("average {}", scalars.average),
-          options.seed ? fmt::format("seed {}", *options.seed) : "no seed",
-          fmt::format("compare_copies_every {}", options.compare_copies_every)};
+  return {
+      fmt::format("learning rate {}", scalars.learning_rate),
+      fmt::format("weight_decay {} of {}", scalars.weight_decay, scalars.decay == Decay::all ? "all" : "weights"),
+      fmt::format("groups [{}]", groups),
+      fmt::format("{} schedule (warm-up {}, {} steps, final {}, milestones [{}], factor {}, initial {}, rise {}, power {}, "
+                  "watch {}, patience {}, threshold {}, minimum {})",
+                  at(kRateKindNames, s.kind), s.warmup_steps, s.steps, or_usual(s.final), fmt::join(s.milestones, " "), s.factor,
+                  or_usual(s.initial), s.rise, s.power, at(kWatchedNames, s.watch), s.patience, s.threshold, s.minimum),
+      fmt::format("clip_norm {}", scalars.clip_norm),
+      fmt::format("average {}", scalars.average),
+      options.seed ? fmt::format("seed {}", *options.seed) : "no seed",
+      fmt::format("compare_copies_every {}", options.compare_copies_every)};
 }
 
 }  // namespace
@@ -80,8 +81,9 @@ struct Trainer::Impl {
   const bool own_seed;                               // given by the caller: a checkpoint's does not replace it
   std::uint64_t seed;
   std::optional<double> rate{};  // of the last step
-  Index sent_step = 0;           // the step whose figures were sent last
-  Index step = 0, finite = 0;    // finite: the last step before which parameters were found to be finite
+  RunMemory memory{};
+  Index sent_step = 0;         // the step whose figures were sent last
+  Index step = 0, finite = 0;  // finite: the last step before which parameters were found to be finite
   bool wants_stop = false, wants_save = false, stopped = false;
   bool refused = false;  // all ranks refused the last step before its update
 
@@ -96,6 +98,8 @@ struct Trainer::Impl {
         compare_every(options.compare_copies_every),
         own_seed(options.seed.has_value()),
         seed(options.seed.value_or(1)) {
+    memory.plateau.watch = schedule().watch;
+    executor.of_trainer_ = true;
     executor.record_into(&trace);
     same_settings(runtime.transport(), "trains", settings_of(p.step().scalars(), options));
   }
@@ -108,6 +112,12 @@ struct Trainer::Impl {
     }
   }
 
+  const RateSchedule& schedule() const { return plan.step().scalars().schedule; }
+  // Of the step that runs, as this rank computes it.
+  double own_rate() const {
+    return memory.learning_rate.value_or(schedule().at(plan.step().scalars().learning_rate, step, memory.scale));
+  }
+
   const std::string& optimizer() const { return plan.data().passes.optimizer.kind; }
 
   static void refuse_inference(const Plan& plan) {
@@ -115,12 +125,14 @@ struct Trainer::Impl {
       throw UserError("a Trainer runs a step made by training(loss, optimizer), this one is inference; run it with a Predictor");
   }
 
-  // What each rank sends to all before the update: the losses that it has, summed over its micro-batches.
+  // What each rank sends to all before the update: the losses that it has, summed over its micro-batches, and its learning rate.
   struct Losses {
     std::int8_t stop = 0, save = 0;
     Saver::Stage saved{};
     std::int8_t unread = 0;  // whether its part of the batch could not be read
-    std::uint32_t has = 0;   // a bit for each loss
+    std::int8_t rate_is_set = 0;
+    double rate = 0;
+    std::uint32_t has = 0;  // a bit for each loss
     double values[kMostLosses]{};
   };
   // If the feeds are wrong or cannot be read, zeros are fed: the other ranks are in the step, and learn of it before the update.
@@ -138,6 +150,23 @@ struct Trainer::Impl {
           sum.has |= 1U << i;
         }
   }
+  // A rate that is set must be equal everywhere; the schedule's is rank 0's, since cosines and powers of unlike hosts differ in
+  // their last bits.
+  void hear_rate(const std::vector<Losses>& ranks, StepReport& report) {
+    const auto rate_of = [](const Losses& r) {
+      return r.rate_is_set != 0 ? fmt::format("learning rate {}", r.rate) : "the schedule's learning rate";
+    };
+    for (std::size_t r = 1; r < ranks.size(); r++) {
+      const Losses &its = ranks[r], &first = ranks.front();
+      if (its.rate_is_set == first.rate_is_set && (its.rate_is_set == 0 || its.rate == first.rate)) continue;
+      refused = true;
+      throw AgreedError(fmt::format("rank {} trains step {} with {}, rank 0 with {}; call Trainer::set_learning_rate with the same "
+                                    "value on every rank, between the same steps",
+                                    r, step, rate_of(its), rate_of(first)),
+                        Exit::config, static_cast<int>(r));
+    }
+    report.learning_rate = ranks.front().rate;
+  }
   void hear(const std::vector<control::Gathering::Frame>& all, const std::optional<Error>& unread, StepReport& report) {
     std::vector<Losses> ranks;
     for (const control::Gathering::Frame& frame : all) std::memcpy(&ranks.emplace_back(), frame.bytes.data(), sizeof(Losses));
@@ -146,6 +175,7 @@ struct Trainer::Impl {
       refused = true;
       throw AgreedError(why);
     }
+    hear_rate(ranks, report);
     for (std::size_t i = 0; i < plan.data().passes.outputs.size(); i++) {
       const auto its = std::find_if(ranks.begin(), ranks.end(), [&](const Losses& r) { return (r.has & 1U << i) != 0; });
       check(its != ranks.end(), "some rank has each loss");
@@ -262,6 +292,8 @@ struct Trainer::Impl {
       sum.save = wants_save;
       sum.saved = saver.stage();
       sum.unread = unread.has_value();
+      sum.rate_is_set = memory.learning_rate.has_value();
+      sum.rate = own_rate();
       if (m + 1 == program.micro_batches)
         losses.emplace(rt.transport(), control::kVerdict, std::as_bytes(std::span(&sum, 1)), sizeof sum);
       all += executor.run_backward();
@@ -270,7 +302,7 @@ struct Trainer::Impl {
     StepReport report;
     hear(losses->finish("the loss"), unread, report);
     if (!std::isfinite(report.loss)) refuse_loss(feeds);
-    const Update update = prepare_update(executor, plan.step(), rt.transport(), step);
+    const Update update = prepare_update(executor, plan.step(), rt.transport());
     if (update.gradient_norm && !std::isfinite(*update.gradient_norm)) {
       const auto all_bad = control::all_of(rt.transport(), executor.first_gradient_not_finite());
       refused = true;
@@ -279,6 +311,7 @@ struct Trainer::Impl {
     const double agreed = seconds_now();
     trace.part(TracePart::loss, gradients, agreed);
     all += update.ran;
+    executor.write_update(report.learning_rate, update.factor, step);
     all += executor.run_update();
     const double end = seconds_now();
     const RankStep did{.seconds = end - begin - feeding,
@@ -289,8 +322,7 @@ struct Trainer::Impl {
     report.before = figures();
     sent_step = step;
     sent_figures.emplace(rt.transport(), control::kFigures, std::as_bytes(std::span(&did, 1)), sizeof did);
-    report.learning_rate = update.learning_rate;
-    rate = update.learning_rate;
+    rate = report.learning_rate;
     report.gradient_norm = update.gradient_norm;
     report.measured_seconds = did.seconds;
     if (report.save) wants_save = false;
@@ -300,6 +332,14 @@ struct Trainer::Impl {
     report.step = step;
     report.predicted_seconds = plan.data().step_seconds;
     return report;
+  }
+
+  // What a checkpoint has kept, as far as it belongs to this schedule.
+  void remember(const RunMemory& kept) {
+    memory = kept;
+    if (schedule().kind != RateSchedule::Kind::plateau) memory.scale = 1;
+    if (schedule().kind != RateSchedule::Kind::plateau || memory.plateau.watch != schedule().watch)
+      memory.plateau = {.watch = schedule().watch};
   }
 
   // Figures of the last step for which they were sent.
@@ -360,7 +400,8 @@ void Trainer::begin_save(const FileIn& checkpoint, const DataPosition& position)
                                   .optimizer = impl_->optimizer(),
                                   .learning_rate = impl_->rate,
                                   .classes = impl_->state.classes(),
-                                  .data = data});
+                                  .data = data,
+                                  .memory = impl_->memory});
 }
 void Trainer::finish_save() {
   impl_->saver.finish();
@@ -371,10 +412,27 @@ DataPosition Trainer::load(const std::filesystem::path& checkpoint) {
   const Manifest from = load_checkpoint(impl_->rt, impl_->state, checkpoint, impl_->optimizer());
   impl_->step = impl_->finite = from.step;
   impl_->rate = from.learning_rate;
+  impl_->remember(from.memory);
   impl_->known = {};
   impl_->stopped = impl_->wants_stop = false;
   if (!impl_->own_seed && from.step > 0) impl_->seed = from.seed;  // weights alone have none
   return {from.data.epoch, from.data.batch, from.data.batch_size, from.data.samples};
+}
+RunMemory& Trainer::memory() {
+  return impl_->memory;
+}
+void Trainer::set_learning_rate(std::optional<double> rate) {
+  if (rate) require_within("learning_rate", *rate, learning_rate_key().interval());
+  impl_->memory.learning_rate = rate;
+}
+bool Trainer::evaluated(double value) {
+  const RateSchedule& schedule = impl_->schedule();
+  if (schedule.kind != RateSchedule::Kind::plateau)
+    throw UserError(
+        fmt::format("evaluated() is for the schedule plateau, this one is {}; leave the call out, or give "
+                    "TrainingOptions::schedule the kind plateau",
+                    at(kRateKindNames, schedule.kind)));
+  return add(impl_->memory, schedule, impl_->step, control::all_of(impl_->rt.transport(), value).front());
 }
 Index Trainer::steps() const {
   return impl_->step;

@@ -53,19 +53,16 @@ Index micro_batch_size(const Passes& passes) {
   return samples_of(passes).size;
 }
 
-Update prepare_update(Executor& executor, const Step& step, Transport& transport, Index number) {
-  const UpdateScalars& scalars = step.scalars();
-  Update out{scalars.schedule.at(scalars.learning_rate, number)};
-  double factor = 1;
+Update prepare_update(Executor& executor, const Step& step, Transport& transport) {
+  Update out;
   out.ran = executor.run_combine();
   if (step.passes().clips) {
     const double mine = executor.squared_norm();
     double sum = 0;
     for (const double its : control::all_of(transport, mine)) sum += its;  // added in rank order
     out.gradient_norm = std::sqrt(sum);
-    factor = std::min(1.0, scalars.clip_norm / (*out.gradient_norm + 1e-6));
+    out.factor = std::min(1.0, step.scalars().clip_norm / (*out.gradient_norm + 1e-6));
   }
-  executor.set_update(out.learning_rate, factor, number);
   return out;
 }
 

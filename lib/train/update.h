@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The factors of an update, determined when its step runs.
+// What an update needs to know of all gradients together.
 #pragma once
 #include <motley/batch.h>
 #include <motley/executor.h>
@@ -19,14 +19,14 @@ ReadBox fed_by(const Passes& passes, const std::string& name, const ReadBox& all
 // Samples of a micro-batch.
 Index micro_batch_size(const Passes& passes);
 
-struct Update {  // of one step
-  double learning_rate = 0;
+struct Update {                           // of one step
+  double factor = 1;                      // of the gradients: clips them
   std::optional<double> gradient_norm{};  // of all gradients together; empty if they are not clipped
   Ran ran{};                              // time for combining micro-batches and norms
 };
 
-// After the last run_backward(), for the step of this number (from 1): the learning rate by its schedule, and the factor that clips
-// the gradients. Collective if they are clipped: the same on every rank.
-Update prepare_update(Executor& executor, const Step& step, Transport& transport, Index number);
+// After the last run_backward(): adds up the micro-batches' gradients and finds the factor that clips them. Collective if they are
+// clipped: the same on every rank.
+Update prepare_update(Executor& executor, const Step& step, Transport& transport);
 
 }  // namespace motley

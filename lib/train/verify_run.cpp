@@ -232,7 +232,9 @@ RunRecord run_steps(const Plan& plan, Backend& backend, Transport& transport, co
         if (nudge.stored != 0) nudge_stored(executor, program, step, nudge.stored);
       });
     }
-    prepare_update(executor, plan.step(), transport, s + 1);
+    const UpdateScalars& scalars = plan.step().scalars();
+    const double factor = prepare_update(executor, plan.step(), transport).factor;
+    executor.set_update(scalars.schedule.at(scalars.learning_rate, s + 1), factor, s + 1);
     if (s == 0) out.gradients = parameters(Part::gradient);
     executor.run_update();
     out.losses.push_back(std::accumulate(loss.values.begin(), loss.values.end(), 0.0));

@@ -318,6 +318,10 @@ std::unique_ptr<WeightsWriter> new_checkpoint(const fs::path& directory, const s
   return std::make_unique<CheckpointWriter>(directory, tensors, classes);
 }
 
+std::string checkpoint_name(Index step) {
+  return std::string(kCheckpoints) + "/step-" + std::to_string(step);
+}
+
 std::optional<Index> step_of(const fs::path& checkpoint) {
   const std::string name = checkpoint.filename().string();
   Index step = 0;

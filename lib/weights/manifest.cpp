@@ -10,13 +10,16 @@
 #include <set>
 #include <utility>
 
+#include "base/at.h"
 #include "base/json_fields.h"
 
 namespace motley {
 
 namespace {
 
-constexpr std::size_t kMostParts = 16384;  // of one tensor: they are compared pairwise
+constexpr double kMostValue = 1e300;
+constexpr Index kMostStep = Index{1} << 36;  // numbers computed from them are counted in 64 bits
+constexpr std::size_t kMostParts = 16384;    // of one tensor: they are compared pairwise
 
 const Table<StoredFile>& file_fields() {
   static const Table<StoredFile> table{{"name", "rank-N.bin", "text", true,
@@ -78,6 +81,49 @@ const Table<StoredPosition>& position_fields() {
   return table;
 }
 
+template <class T>
+Field<T> steps_field(const char* name, const char* doc, Index T::*member, bool required = true) {
+  return {name, doc, "integer", required, [member](Reader& r, const Json& j, T& out) { r.integer(j, out.*member, 0, kMostStep); }};
+}
+
+const Table<Gains>& gains_fields() {
+  static const Table<Gains> table{word_field("watch", "test_loss or test_accuracy", &Gains::watch, kWatchedWords, true),
+                                  number_or_null("best", "of the values so far", &Gains::best, -kMostValue, kMostValue),
+                                  steps_field("step", "after which the best was found", &Gains::step),
+                                  steps_field("without_gain", "evaluations since then", &Gains::without_gain),
+                                  steps_field("evaluated", "the step of the last evaluation", &Gains::evaluated)};
+  return table;
+}
+
+const Table<RunMemory>& memory_fields() {
+  static const Table<RunMemory> table{
+      number_or_null("learning_rate", "of the caller, in place of the schedule's", &RunMemory::learning_rate, 0, kMostValue, false),
+      {"plateau", "of the schedule", "object", false,
+       [](Reader& r, const Json& j, RunMemory& out) { r.object(j, gains_fields(), out.plateau); }},
+      {"scale", "product of the schedule's falls", "number", false,
+       [](Reader& r, const Json& j, RunMemory& out) { r.number(j, out.scale, {.least = 0, .most = 1}); }},
+      {"gains", "of the run", "object", false,
+       [](Reader& r, const Json& j, RunMemory& out) { r.object(j, gains_fields(), out.gains); }},
+      steps_field("kept", "the step of the best checkpoint", &RunMemory::kept, false),
+      boolean_field("kept_as_best", "whether it was written for that alone", &RunMemory::kept_as_best)};
+  return table;
+}
+
+Json to_json(const Gains& gains) {
+  Json out;
+  out.set("watch", at(kWatchedNames, gains.watch)).set("best", json_or_null(gains.best)).set("step", gains.step);
+  return out.set("without_gain", gains.without_gain).set("evaluated", gains.evaluated);
+}
+
+Json to_json(const RunMemory& memory) {
+  Json out{Json::Object{}};
+  if (memory.learning_rate) out.set("learning_rate", *memory.learning_rate);
+  if (memory.plateau.evaluated >= 0) out.set("plateau", to_json(memory.plateau)).set("scale", memory.scale);
+  if (memory.gains.evaluated >= 0) out.set("gains", to_json(memory.gains));
+  if (memory.kept >= 0) out.set("kept", memory.kept).set("kept_as_best", memory.kept_as_best);
+  return out;
+}
+
 // JSON integers have 63 bits here: a larger seed is written as text.
 Json seed_json(std::uint64_t seed) {
   return seed <= INT64_MAX ? Json(static_cast<Index>(seed)) : Json(std::to_string(seed));
@@ -109,6 +155,8 @@ const Table<Manifest>& manifest_fields() {
        }},
       {"data", "where training is in its data", "object", true,
        [](Reader& r, const Json& j, Manifest& out) { r.object(j, position_fields(), out.data); }},
+      {"memory", "of evaluations, and of a learning rate that was set", "object", false,
+       [](Reader& r, const Json& j, Manifest& out) { r.object(j, memory_fields(), out.memory); }},
       list_field("files", "with the values, one per rank that owns any", &Manifest::files, file_fields()),
       list_field("tensors", "with their slots", &Manifest::entries, entry_fields())};
   return table;
@@ -196,11 +244,11 @@ class Structure {
 }  // namespace
 
 std::string position_mistake(const Manifest& manifest) {
-  constexpr Index kMost = Index{1} << 36;  // numbers computed from them are counted in 64 bits
   const StoredPosition& now = manifest.data;
   const auto counts = [](Index value, Index most) { return value >= 0 && value <= most; };
-  const Index samples = now.samples > 0 ? now.samples : kMost, batches = now.batch_size > 0 ? samples / now.batch_size : kMost;
-  if (counts(manifest.step, kMost) && counts(now.epoch, kMost) && counts(now.batch, batches) && now.samples >= 0 &&
+  const Index samples = now.samples > 0 ? now.samples : kMostStep,
+              batches = now.batch_size > 0 ? samples / now.batch_size : kMostStep;
+  if (counts(manifest.step, kMostStep) && counts(now.epoch, kMostStep) && counts(now.batch, batches) && now.samples >= 0 &&
       now.batch_size >= 0)
     return "";
   return fmt::format("step {}, epoch {}, batch {} (of {} samples, in batches of {}) is not a valid position in a training",
@@ -248,6 +296,7 @@ std::string to_text(const Manifest& m) {
     out.set("classes", std::move(classes));
   }
   out.set("data", std::move(data));
+  if (Json memory = to_json(m.memory); !std::get<Json::Object>(memory.value).empty()) out.set("memory", std::move(memory));
   return to_text(out.set("files", std::move(files)).set("tensors", std::move(entries)), 1) + "\n";
 }
 

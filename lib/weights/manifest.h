@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "weights/memory.h"
 #include "weights/weights_file.h"
 
 namespace motley {
@@ -42,6 +43,7 @@ struct Manifest {
   std::optional<double> learning_rate{};  // of the last step; nothing: not known
   std::vector<std::string> classes{};     // names, by number; empty: not known
   StoredPosition data{};
+  RunMemory memory{};
   std::vector<StoredFile> files{};
   std::vector<StoredEntry> entries{};
 };

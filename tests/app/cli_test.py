@@ -270,7 +270,8 @@ def foreign_words():
             ("/model/loss/smoothing", 0.1, "label_smoothing"), ("/model/loss/ignore_label", 0, "ignore_index"), ("/model/loss/class_weights", [], None),
             ("/model/loss/op", "mse", "mean_squared_error"), ("/model/loss/op", "BCEWithLogitsLoss", "binary_cross_entropy"), ("/model/loss/op", "SmoothL1Loss", "huber"), ("/model/loss/op", "l1", "mean_absolute_error"), ("/model/loss/op", "focal", None),
             (f"{layer}/op", {**conv, "op": "Mish"}, "map"),
-            ("/train/scheduler", {}, "schedule"), ("/train/grad_clip", 1, "clip_norm"), ("/train/gradient_accumulation", 2, "accumulate"),
+            ("/train/scheduler", {}, "schedule"), ("/train/grad_clip", 1, "clip_norm"), ("/train/early_stopping", 5, "stop_after_evaluations_without_gain"),
+            ("/train/save_best_only", True, "keep_best"), ("/train/schedule", {"kind": "ReduceLROnPlateau"}, "plateau"), ("/train/gradient_accumulation", 2, "accumulate"),
             ("/train/batch_size", 8, "batch"), ("/train/num_epochs", 2, "epochs"), ("/train/optimizer/lr", 0.1, "learning_rate"),
             ("/train/optimizer/wd", 0.1, "weight_decay"), ("/train/optimizer/kind", "lion", None), ("/train/dtype", "float32", "f32"),
             ("/train/dtype", "fp16", None), ("/train/dtype", "bfloat16", "bf16"), ("/mesh/devices/1/isa", "avx512", "avx512_core"), ("/mesh/devices/1/isa", "sse4.1", "sse41"),
@@ -287,7 +288,7 @@ def foreign_words():
             at[keys[-1]] = value
         done = room.run("check", room.write("foreign.json", foreign), code=78)
         hint = f'did you mean "{meant}"?' if meant else "not built yet"
-        assert any(f": error: {path}: " in line and hint in line for line in done.err.splitlines()), (path, hint, done.err)
+        assert any(f": error: {path}" in line and hint in line for line in done.err.splitlines()), (path, hint, done.err)
         assert meant or "did you mean" not in done.err, (path, done.err)
 
 
@@ -2386,6 +2387,68 @@ def evaluates_by_epoch():
         assert {line["step"]: line["test_loss"] for line in found if "test_loss" in line} == tested and len(found) == 15, found
 
 
+def decided_by_evaluations():
+    """The best checkpoint, an end without gains, a rate that falls: what is missing is said, what is kept is what was evaluated."""
+    room = Room()
+    document = job(epochs=40, evaluate_every_epochs=1, keep_best="test_loss", stop_after_evaluations_without_gain=3,
+                   optimizer={"kind": "sgd", "learning_rate": 0.1, "momentum": 0.9},
+                   schedule={"kind": "plateau", "factor": 0.5, "patience": 0})
+    del document["train"]["max_steps"]
+    document["data"]["samples"] = 40
+    room.write("job.json", document)
+    run = room.run("train", "job.json", "--run-dir", "run")
+    ended = room.json("run/run.json")
+    best = ended["best"]
+    lines = [json.loads(line) for line in (room.path / "run/metrics.jsonl").read_text().splitlines()]
+    tested = {line["step"]: line["test_loss"] for line in lines if "test_loss" in line}
+    assert ended["status"] == "done" and ended["stopped_early"] and ended["steps"] < 200 and best["evaluations_without_gain"] == 3, ended
+    assert best["value"] == min(tested.values()) == tested[best["step"]] and ended["steps"] == best["step"] + 15, (best, tested)
+    assert sorted(p.name for p in (room.path / "run/checkpoints").iterdir()) == sorted([f"step-{best['step']}", f"step-{ended['steps']}"])
+    has(run.out, f"best           test_loss {best['value']:.4g} after step {best['step']}, kept in run/{best['checkpoint']}")
+    has(run.err, f"training ends after step {ended['steps']}: test_loss has not gained in 3 evaluations since step {best['step']}",
+        "the learning rate falls from 0.1 to 0.05 after step")
+    for weights, step in [(f"run/{best['checkpoint']}", best["step"]), ("run", ended["steps"])]:
+        found = json.loads(room.run("eval", "job.json", "--weights", weights, "--format", "json").out)
+        assert abs(found["loss"] - tested[step]) < 1e-12, (weights, found, tested)
+    # Complete; with more patience it goes on; from the best checkpoint, as a job that was killed, it ends as it did.
+    has(room.run("train", "--resume", "run").err, "the run is complete: it ended early; a larger train.stop_after_evaluations_without_gain")
+    assert room.json("run/run.json") == ended
+    shutil.copytree(room.path / "run", room.path / "again")
+    shutil.rmtree(room.path / f"again/checkpoints/step-{ended['steps']}")
+    room.run("train", "--resume", "again")
+    assert losses(room, "again") == losses(room, "run") and room.json("again/run.json")["best"] == best
+    room.run("train", "--resume", "run", "--set", "train.stop_after_evaluations_without_gain=4")
+    assert room.json("run/run.json")["steps"] > ended["steps"]
+    # A run that ends before anything is evaluated; a schedule that ends elsewhere.
+    has(room.run("train", "job.json", "--run-dir", "short", "--set", "train.max_steps=4").err,
+        "note: the run of 4 steps ends before the first evaluation in training, after step 5 (train.evaluate_every_epochs)")
+    assert room.json("short/run.json")["best"]["checkpoint"] == "checkpoints/step-4"
+    for schedule in [{"kind": "one_cycle"}, {"kind": "polynomial", "power": 2}]:
+        room.run("train", "job.json", "--run-dir", schedule["kind"], "--set", "train.max_steps=10", "--set", "train.schedule=" + json.dumps(schedule))
+        err = room.run("train", "--resume", schedule["kind"], "--set", "train.max_steps=20").err
+        assert re.search(r"note: step 10 had the learning rate \S+, in this job it has \S+ \(the schedule ends at step 20\)", err), err
+    # Where nothing is evaluated.
+    def refused(where, *parts, **more):
+        changed = json.loads(json.dumps(document))
+        changed["train"].update(more)
+        changed["train"] = {key: value for key, value in changed["train"].items() if value is not None}
+        has(room.run("check", room.write("bad.json", changed), code=78).err, *[f"/train/{one}" for one in where], *parts)
+    every = ["keep_best", "stop_after_evaluations_without_gain", "schedule/kind"]
+    refused(every, 'nothing is evaluated in training; add "evaluate_every_epochs": 1 to "train"', evaluate_every_epochs=None)
+    refused(["keep_best"], "\"accuracy\" is not known here (known: test_loss, test_accuracy)", keep_best="accuracy")
+    refused(["stop_after_evaluations_without_gain"], "expected an integer", stop_after_evaluations_without_gain=0)
+    refused(["schedule/minimum"], "expected at most the optimizer's learning_rate, 0.1, found 0.5", schedule={"kind": "plateau", "minimum": 0.5})
+    write_npy(room.path / "x.npy", [16, 1, 8, 8], [0.5] * 1024)
+    write_npy(room.path / "y.npy", [16], [0] * 16, "<i4")
+    document["data"] = {"kind": "npy", "images": "x.npy", "labels": "y.npy"}
+    refused(every, 'add "test_images" and "test_labels", or "validation": 0.1 to "data", which has no test part')
+    document["data"]["validation"] = 0.5
+    room.run("check", room.write("good.json", document))
+    document["data"] = {"kind": "synthetic"}
+    document["model"]["loss"] = {"op": "mean_squared_error"}
+    refused(["keep_best"], "the loss mean_squared_error has no accuracy; watch \"test_loss\"", keep_best="test_accuracy")
+
+
 def verifies_inference():
     room = Room()
     norm = job()
@@ -2728,7 +2791,7 @@ def freezes():
     has(room.run("check", room.write("all.json", job(freeze=["*"])), code=78).err, "/train/freeze: all parameters are frozen: there is nothing to train")
 
 
-TESTS = [usage, doctor, one_core_of_two_units, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, modelled, explains, notes, given_plans, measured_plans, real_steps, little_memory, verifies, trains, continues_from_weights, begins_with_weights, tables_of_positions, freezes, keeps_weights, layers_called_as_gpt2s, own_data, wide_tokens, several_inputs, stores_in_bf16, sums_with_parameters, names_of_layers, closed_pipe, full_pipes, refuses_weights, resumes, stopped_runs, traces, reports, writes_events, refusals, other_launchers, stops, paths_through_links, links_in_run_directories, directories_of_others, files_of_another_user, keeps_other_files, pipes, run_directory_removed, deaths, deaths_under_mpiexec, launcher_killed, restarts, stops_while_a_rank_hangs, leaves_out_lost_devices, evaluates_by_epoch, optimizers, other_losses, verifies_inference, progress]
+TESTS = [usage, doctor, one_core_of_two_units, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, modelled, explains, notes, given_plans, measured_plans, real_steps, little_memory, verifies, trains, continues_from_weights, begins_with_weights, tables_of_positions, freezes, keeps_weights, layers_called_as_gpt2s, own_data, wide_tokens, several_inputs, stores_in_bf16, sums_with_parameters, names_of_layers, closed_pipe, full_pipes, refuses_weights, resumes, stopped_runs, traces, reports, writes_events, refusals, other_launchers, stops, paths_through_links, links_in_run_directories, directories_of_others, files_of_another_user, keeps_other_files, pipes, run_directory_removed, deaths, deaths_under_mpiexec, launcher_killed, restarts, stops_while_a_rank_hangs, leaves_out_lost_devices, evaluates_by_epoch, decided_by_evaluations, optimizers, other_losses, verifies_inference, progress]
 
 
 def main(tests):

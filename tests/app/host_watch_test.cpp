@@ -36,10 +36,10 @@ struct Ranks {
     for (int r = 0; r < count; r++) all.push_back(std::make_unique<RecordWriter>(directory.path, r, "device " + std::to_string(r)));
     for (auto& one : all) one->ready();
   }
-  Watched near(int rank) const { return {rank, RecordPlace{record_path(directory.path, rank)}}; }
+  WatchedRank near(int rank) const { return {rank, RecordPlace{record_path(directory.path, rank)}}; }
   // The ranks from `from` on, so many, turned so that the one after `me` comes first.
-  std::vector<Watched> ring(int from, int count, int me) const {
-    std::vector<Watched> out;
+  std::vector<WatchedRank> ring(int from, int count, int me) const {
+    std::vector<WatchedRank> out;
     for (int i = 1; i < count; i++) out.push_back(near(from + (me - from + i) % count));
     return out;
   }
@@ -158,7 +158,7 @@ TEST_CASE("reads per beat grow with the ranks, not with their square") {
       const int first = r / per_host * per_host;
       std::unique_ptr<Watch> watch;
       if (r == first) {
-        std::vector<Watched> own = ranks.ring(first, per_host, r);
+        std::vector<WatchedRank> own = ranks.ring(first, per_host, r);
         own.push_back(ranks.near(r));
         watch = std::make_unique<Watch>(std::move(own), kRanks, Limits{});
       }
@@ -221,7 +221,7 @@ TEST_CASE("a process that ends: named where it left no code") {
     }
     char byte = 0;
     REQUIRE(::read(ready[0], &byte, 1) == 1);
-    std::vector<Watched> ring{{1, RecordPlace{record_path(directory.path, 1)}}};
+    std::vector<WatchedRank> ring{{1, RecordPlace{record_path(directory.path, 1)}}};
     Successor next(ring, {});
     REQUIRE(!next.beat());
     REQUIRE((next.process() >= 0) == !in_order);
@@ -249,7 +249,7 @@ TEST_CASE("a process that ended before it could be watched died, too") {
     _exit(0);
   }
   REQUIRE(waitpid(child, nullptr, 0) == child);
-  std::vector<Watched> ring{{1, RecordPlace{record_path(directory.path, 1)}}};
+  std::vector<WatchedRank> ring{{1, RecordPlace{record_path(directory.path, 1)}}};
   HostWatch watch({.rank = 0}, Successor(ring, {}), nullptr, {});
   const auto dead = watch.beat();
   REQUIRE(dead);
@@ -382,7 +382,7 @@ TEST_CASE("two hosts: rank 0 watches the other's ranks, and the other's first ra
   Ranks ranks(3);  // rank 0; ranks 1 and 2
   auto ends = linked();
   const Limits limits{.hung_seconds = 1};
-  auto watch_of = [&](std::vector<Watched> all) { return std::make_unique<Watch>(std::move(all), 3, limits); };
+  auto watch_of = [&](std::vector<WatchedRank> all) { return std::make_unique<Watch>(std::move(all), 3, limits); };
   std::vector<FarHost> from_zero, from_one;
   from_zero.push_back({1, 2, std::move(ends.first)});
   from_one.push_back({0, 1, std::move(ends.second)});
@@ -477,7 +477,7 @@ TEST_CASE("a death is left to the launcher for a while") {
   auto ends = linked();
   std::vector<FarHost> far;
   far.push_back({1, 1, std::move(ends.first)});
-  std::vector<Watched> all{ranks.near(0), {1}};
+  std::vector<WatchedRank> all{ranks.near(0), {1}};
   HostWatch zero({.rank = 0, .death_seconds = 1}, Successor({}, {}), std::make_unique<Watch>(std::move(all), 2, Limits{}),
                  std::move(far));
   const std::vector<Record> its{ranks.all[1]->now()};

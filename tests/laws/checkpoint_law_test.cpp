@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -34,22 +35,42 @@ Optimizer optimizer_of(Index kind) {
   return AdamW{.learning_rate = 0.01};
 }
 
+// How a training is optimized.
+struct Optimized {
+  Optimizer by{};
+  RateSchedule schedule{};
+  std::optional<double> rate{};  // set before the first step
+};
+
+Optimized random_optimized(Random& random) {
+  using Kind = RateSchedule::Kind;
+  Optimized out{optimizer_of(pick(random, 0, 2)), {.warmup_steps = 1, .steps = kBefore + kAfter}};
+  out.schedule.kind =
+      std::array{Kind::cosine, Kind::polynomial, Kind::one_cycle, Kind::plateau}[static_cast<std::size_t>(pick(random, 0, 3))];
+  if (out.schedule.kind == Kind::one_cycle) out.schedule.warmup_steps = 0;
+  out.schedule.patience = 0;
+  if (chance(random, 0.2)) out.rate = 0.02;
+  return out;
+}
+
 struct Planned {
   Network net;
   Plan plan;
   int ranks;
+  std::optional<double> rate{};
 };
 
 // Nothing: the rules do not go together.
-std::optional<Planned> planned(Random& random, const Recipe& recipe, const Optimizer& optimizer) {
+std::optional<Planned> planned(Random& random, const Recipe& recipe, const Optimized& optimized) {
   const int ranks = static_cast<int>(pick(random, 1, 4));
   Case one{recipe, axes_of(random, ranks), {}, 0};
   Network net = build(recipe);
   one.cuts = random_cuts(random, net, one.axes, {.often = 0.4, .spatial = 0.3, .nested = 0.1, .jagged = 0.15});
-  const TrainingOptions options{.schedule = {.kind = RateSchedule::Kind::cosine, .warmup_steps = 1, .steps = kBefore + kAfter}};
+  const TrainingOptions options{.schedule = optimized.schedule};
   try {
-    Plan plan = balance(training(net.loss, optimizer, options), mesh_of(one.axes), rules_of(one, net), {}, {.dtype = DType::f64});
-    return Planned{std::move(net), std::move(plan), ranks};
+    Plan plan =
+        balance(training(net.loss, optimized.by, options), mesh_of(one.axes), rules_of(one, net), {}, {.dtype = DType::f64});
+    return Planned{std::move(net), std::move(plan), ranks, optimized.rate};
   } catch (const UserError& e) {
     REQUIRE(std::string(e.what()).find("cannot both be cut") != std::string::npos);
     return std::nullopt;
@@ -57,7 +78,7 @@ std::optional<Planned> planned(Random& random, const Recipe& recipe, const Optim
 }
 
 struct Course {
-  std::vector<double> losses{};
+  std::vector<double> losses{}, rates{};
   std::map<std::pair<std::string, std::string>, std::vector<double>> values{};  // of the State, complete, at the checkpoint
 };
 
@@ -68,10 +89,16 @@ void take_values(Runtime& rt, Trainer& trainer, Course& course) {
   }
 }
 
-void train(Runtime& rt, Trainer& trainer, const Network& net, int from, int steps, Course& course) {
+// On a plateau the rate falls before each step but the first. Rates are kept beside the losses.
+void train(Runtime& rt, Trainer& trainer, const Planned& one, int from, int steps, Course& course) {
   for (int s = from; s < from + steps; s++) {
-    const double loss = trainer.step_named(feeds_of(net, s, true)).loss;
-    if (rt.rank() == 0) course.losses.push_back(loss);
+    if (s == 0) trainer.set_learning_rate(one.rate);
+    if (one.plan.step().scalars().schedule.kind == RateSchedule::Kind::plateau && trainer.evaluated(1) != (s > 0))
+      throw InternalError("the rate falls where there was no gain");
+    const StepReport report = trainer.step_named(feeds_of(one.net, s, true));
+    if (rt.rank() != 0) continue;
+    course.losses.push_back(report.loss);
+    course.rates.push_back(report.learning_rate);
   }
 }
 
@@ -79,12 +106,12 @@ Course saved(const Planned& one, const fs::path& checkpoint) {
   Course course;
   run_ranks_in_memory(one.ranks, [&](Runtime& rt) {
     Trainer trainer(rt, one.plan, {.seed = 5});
-    train(rt, trainer, one.net, 0, kBefore, course);
+    train(rt, trainer, one, 0, kBefore, course);
     trainer.save(checkpoint, {.epoch = 3, .batch = 1, .batch_size = 4, .samples = 9});
     take_values(rt, trainer, course);
-    train(rt, trainer, one.net, kBefore, kAfter, course);
+    train(rt, trainer, one, kBefore, kAfter, course);
   });
-  course.losses.erase(course.losses.begin(), course.losses.begin() + kBefore);
+  for (auto* each : {&course.losses, &course.rates}) each->erase(each->begin(), each->begin() + kBefore);
   return course;
 }
 
@@ -96,7 +123,7 @@ Course loaded(const Planned& one, const fs::path& checkpoint) {
     if (at.epoch != 3 || at.batch != 1 || at.batch_size != 4 || at.samples != 9 || trainer.steps() != kBefore)
       throw InternalError("the position is not the one that was saved");
     take_values(rt, trainer, course);
-    train(rt, trainer, one.net, kBefore, kAfter, course);
+    train(rt, trainer, one, kBefore, kAfter, course);
   });
   return course;
 }
@@ -116,20 +143,22 @@ TEST_CASE("checkpoint law: saved on one mesh and cuts, loaded on another, traini
     INFO("case " << number);
     Random random(static_cast<unsigned>(91000 + number));
     const Recipe recipe = random_recipe(random);
-    const Optimizer optimizer = optimizer_of(pick(random, 0, 2));
-    const auto one = planned(random, recipe, optimizer);
+    const Optimized optimized = random_optimized(random);
+    const auto one = planned(random, recipe, optimized);
     if (!one) continue;
     const testing::Directory in;
     const Course course = saved(*one, in.path / "step-2");
     const Course again = loaded(*one, in.path / "step-2");
     CHECK(again.values == course.values);
     CHECK(again.losses == course.losses);
+    CHECK(again.rates == course.rates);
     for (int k = 0; k < 3; k++) {
-      const auto other = planned(random, recipe, optimizer);
+      const auto other = planned(random, recipe, optimized);
       if (!other) continue;
       const Course elsewhere = loaded(*other, in.path / "step-2");
       CHECK(elsewhere.values == course.values);
       CHECK(apart(elsewhere.losses, course.losses) < 1e-10);
+      CHECK(elsewhere.rates == course.rates);
       compared++;
     }
   }
@@ -142,14 +171,14 @@ TEST_CASE("checkpoint law: what is written while steps go on is the State of whe
     INFO("case " << number);
     Random random(static_cast<unsigned>(93000 + number));
     const Recipe recipe = random_recipe(random);
-    const auto one = planned(random, recipe, optimizer_of(pick(random, 0, 2)));
+    const auto one = planned(random, recipe, {optimizer_of(pick(random, 0, 2))});
     if (!one) continue;
     const testing::Directory in;
     int steps_until_saved = 0;
     run_ranks_in_memory(one->ranks, [&](Runtime& rt) {
       Trainer trainer(rt, one->plan, {.seed = 5});
       Course ignored;
-      train(rt, trainer, one->net, 0, 1, ignored);
+      train(rt, trainer, *one, 0, 1, ignored);
       trainer.save(in.path / "at_once");
       trainer.begin_save(in.path / "begun");
       if (fs::exists(in.path / "begun")) throw InternalError("a checkpoint is there before it is finished");
@@ -176,7 +205,7 @@ TEST_CASE("checkpoint law: weights files have the parameters of any layout", "[l
     INFO("case " << number);
     Random random(static_cast<unsigned>(92000 + number));
     const Recipe recipe = random_recipe(random);
-    const auto one = planned(random, recipe, Sgd{}), other = planned(random, recipe, Sgd{});
+    const auto one = planned(random, recipe, {Sgd{}}), other = planned(random, recipe, {Sgd{}});
     if (!one || !other) continue;
     const testing::Directory in;
     Course from;

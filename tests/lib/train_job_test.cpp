@@ -532,4 +532,207 @@ TEST_CASE("unlike versions on the ranks are named, each kind once", "[facts]") {
   CHECK(facts[0] == facts[1]);
   CHECK(facts[0].library == backend->library());
   CHECK(facts[0].mpi.find("Version") == std::string::npos);
+namespace {
+
+// A run of the small network by whose evaluations its course is decided; five steps are an epoch.
+struct Decided {
+  TrainSummary summary{};
+  std::vector<std::string> lines{};  // of metrics.jsonl, without what a clock says
+  std::vector<std::string> said{};
+  std::set<std::string> kept{};  // checkpoints
+};
+
+struct Deciding {
+  int ranks = 2;
+  CheckpointOptions checkpoint{};
+  WatchOptions watch{.keep_best = Watched::test_loss, .stop_after = 4};
+  Index max_steps = 200;
+  std::filesystem::path resume{};
+};
+
+constexpr double kFirstRate = 0.2;
+
+Plan plan_of_falls(int ranks) {
+  const TrainingOptions options{
+      .schedule = {.kind = RateSchedule::Kind::plateau, .factor = 0.5, .watch = Watched::test_accuracy, .patience = 1}};
+  return balance(small_step(4, {.learning_rate = kFirstRate, .momentum = 0.9}, options), line_of(ranks), small_rules(ranks), {},
+                 {.dtype = DType::f64});
+}
+
+std::string figure(const Json& line, const std::string& key) {
+  return line.find(key) == nullptr ? "none" : fmt::format("{}", number(line, "/" + key));
+}
+
+Decided decided(const std::filesystem::path& in, const Deciding& how) {
+  const Plan plan = plan_of_falls(how.ranks), evaluation = evaluation_plan(plan);
+  Decided out;
+  run_ranks_in_memory(how.ranks, [&](Runtime& rt) {
+    const TrainSummary its = train_job(rt, {.plan = &plan,
+                                            .evaluation = &evaluation,
+                                            .data = small_data(20),
+                                            .max_steps = how.max_steps,
+                                            .checkpoint = how.checkpoint,
+                                            .evaluate_every_epochs = 1,
+                                            .watch = how.watch,
+                                            .resume = how.resume,
+                                            .run_directory = in,
+                                            .say = [&](const std::string& line) { out.said.push_back(line); },
+                                            .warn = [&](const std::string& line) { out.said.push_back(line); }});
+    if (rt.rank() == 0) out.summary = its;
+  });
+  std::istringstream metrics(text_of(in / "metrics.jsonl"));
+  for (std::string text; std::getline(metrics, text);) {
+    const Json line = parsed(text);
+    std::string& one = out.lines.emplace_back();
+    for (const char* key : {"step", "loss", "learning_rate", "test_loss", "test_accuracy"}) one += figure(line, key) + " ";
+  }
+  if (std::filesystem::exists(in / "checkpoints"))
+    for (const auto& entry : std::filesystem::directory_iterator(in / "checkpoints"))
+      out.kept.insert(entry.path().filename().string());
+  return out;
+}
+
+// What the evaluations in metrics.jsonl should have decided, by plain loops.
+struct Expected {
+  Index best = 0, end = 0;
+  std::vector<double> rates{};  // of all steps
+};
+Expected expected_of(const std::filesystem::path& in, Index stop_after) {
+  Expected out;
+  std::istringstream metrics(text_of(in / "metrics.jsonl"));
+  double rate = kFirstRate, best_loss = 0, best_accuracy = 0;
+  Index without = 0, bad = 0;
+  for (std::string text; std::getline(metrics, text);) {
+    const Json line = parsed(text);
+    out.rates.push_back(rate);
+    out.end = static_cast<Index>(number(line, "/step"));
+    if (line.find("test_loss") == nullptr) continue;
+    const double loss = number(line, "/test_loss"), accuracy = number(line, "/test_accuracy");
+    const bool gain = out.best == 0 || loss < best_loss;
+    without = gain ? 0 : without + 1;
+    if (gain) best_loss = loss, out.best = out.end;
+    const bool rises = out.end == 5 || accuracy > best_accuracy * (1 + 1e-4);
+    bad = rises ? 0 : bad + 1;
+    if (rises) best_accuracy = accuracy;
+    if (bad > 1) rate *= 0.5, bad = 0;
+    if (without == stop_after) return out;
+  }
+  return out;
+}
+
+std::string step_name(Index step) {
+  return "step-" + std::to_string(step);
+}
+
+}  // namespace
+
+TEST_CASE("evaluations decide the rate, the best checkpoint and the end, equally on 1 to 4 ranks", "[train]") {
+  std::vector<Index> ends, bests;
+  for (const int ranks : {1, 2, 3, 4}) {
+    INFO("ranks " << ranks);
+    const Folder folder;
+    const Decided run = decided(folder.path(), {.ranks = ranks, .checkpoint = {.every_steps = 3, .keep = 2}});
+    const Expected expected = expected_of(folder.path(), 4);
+    REQUIRE(run.summary.best.has_value());
+    CHECK(run.summary.status == "done");
+    CHECK(run.summary.stopped_early);
+    CHECK(run.summary.best->step == expected.best);
+    CHECK(run.summary.best->kept == expected.best);
+    CHECK(run.summary.best->without_gain == 4);
+    CHECK(run.summary.steps == expected.end);
+    CHECK(run.lines.size() == static_cast<std::size_t>(expected.end));
+    for (std::size_t s = 0; s < expected.rates.size(); s++)
+      CHECK_THAT(run.lines[s], Catch::Contains(fmt::format(" {} ", expected.rates[s])));
+    CHECK(expected.rates.back() < kFirstRate);
+    std::set<std::string> kept{step_name(expected.best), step_name(expected.end)};
+    for (Index step = (expected.end - 1) / 3 * 3; kept.size() < 3; step -= 3) kept.insert(step_name(step));
+    CHECK(run.kept == kept);
+    const Json json = parsed(text_of(folder.path() / "run.json"));
+    CHECK(number(json, "/best/step") == static_cast<double>(expected.best));
+    CHECK(std::get<std::string>(json.at("/best/checkpoint")->value) == "checkpoints/" + step_name(expected.best));
+    CHECK(std::get<bool>(json.at("/stopped_early")->value));
+    CHECK(load_run_json(folder.path() / "run.json").best->value == run.summary.best->value);
+    CHECK_THAT(run.said.back(), Catch::Contains("test_loss has not gained in 4 evaluations since step"));
+    ends.push_back(expected.end);
+    bests.push_back(expected.best);
+  }
+  CHECK(ends == std::vector<Index>(4, ends.front()));
+  CHECK(bests == std::vector<Index>(4, bests.front()));
+}
+
+TEST_CASE("what evaluations have decided goes on after any checkpoint", "[train]") {
+  const Folder whole, alone;
+  const Decided run = decided(whole.path(), {.checkpoint = {.every_steps = 1, .keep = 1000}});
+  REQUIRE(run.summary.stopped_early);
+  const auto same = [&](const Decided& again) {
+    CHECK(again.lines == run.lines);
+    CHECK(again.summary.stopped_early);
+    REQUIRE(again.summary.best.has_value());
+    CHECK(again.summary.best->value == run.summary.best->value);
+    CHECK(again.summary.best->step == run.summary.best->step);
+    CHECK(again.summary.best->kept == run.summary.best->step);
+    CHECK(again.summary.best->without_gain == 4);
+  };
+  const Index best_step = run.summary.best->step, end = run.summary.steps;
+  for (const Index step : {Index{3}, Index{5}, best_step - 1, best_step, best_step + 1, best_step + 5, end - 1, end}) {
+    INFO("from step " << step);
+    const Folder folder;
+    std::filesystem::copy(whole.path(), folder.path(), std::filesystem::copy_options::recursive);
+    for (Index later = step + 1; later <= end; later++)
+      std::filesystem::remove_all(folder.path() / "checkpoints" / step_name(later));
+    same(decided(folder.path(),
+                 {.checkpoint = {.every_steps = 7, .keep = 1}, .resume = folder.path() / "checkpoints" / step_name(step)}));
+  }
+  // The best alone, and the last step.
+  const Decided best = decided(alone.path(), {});
+  same(best);
+  CHECK(best.kept == std::set<std::string>{step_name(best_step), step_name(end)});
+  std::filesystem::remove_all(alone.path() / "checkpoints" / step_name(end));
+  same(decided(alone.path(), {.resume = alone.path() / "checkpoints" / step_name(best_step)}));
+}
+
+TEST_CASE("a best checkpoint that cannot be written leaves the one before it", "[train]") {
+  const Folder whole, folder;
+  const Index best = decided(whole.path(), {}).summary.best->step;
+  REQUIRE(best > 5);
+  const auto taken = folder.path() / "checkpoints" / step_name(best);
+  std::filesystem::create_directories(taken);
+  std::ofstream(taken / "mine") << "a file of the user";
+  const Decided run = decided(folder.path(), {});
+  CHECK(run.summary.checkpoints_failed == 1);
+  CHECK(run.summary.best->step == best);
+  REQUIRE(run.summary.best->kept.has_value());
+  CHECK(*run.summary.best->kept < best);
+  CHECK(run.kept.contains(step_name(*run.summary.best->kept)));
+  CHECK(std::filesystem::exists(taken / "mine"));
+}
+
+TEST_CASE("a job that watches something else, or nothing, begins to compare again", "[train]") {
+  const Folder folder, elsewhere;
+  const Decided run = decided(folder.path(), {.checkpoint = {.every_steps = 5, .keep = 100}});
+  const auto from = folder.path() / "checkpoints" / step_name(run.summary.steps);
+  const auto has = [](const Decided& its, const std::string& text) {
+    return std::any_of(its.said.begin(), its.said.end(),
+                       [&](const std::string& line) { return line.find(text) != std::string::npos; });
+  };
+  const Decided branch = decided(elsewhere.path(), {.max_steps = run.summary.steps + 5, .resume = from});
+  CHECK(has(branch, fmt::format("note: the best test_loss so far, {:.4g} after step {}, has no checkpoint in this run's directory",
+                                run.summary.best->value, run.summary.best->step)));
+  CHECK_FALSE(branch.summary.best->kept.has_value());
+  const Decided other =
+      decided(folder.path(), {.watch = {.keep_best = Watched::test_accuracy}, .max_steps = run.summary.steps + 5, .resume = from});
+  CHECK(has(other, "note: the checkpoint's run watched test_loss, this job watches test_accuracy"));
+  CHECK(other.summary.best->watch == Watched::test_accuracy);
+  CHECK(other.summary.best->step >= run.summary.steps);
+  const Decided none = decided(folder.path(), {.watch = {},
+                                               .max_steps = run.summary.steps + 10,
+                                               .resume = folder.path() / "checkpoints" / step_name(run.summary.steps + 5)});
+  CHECK_FALSE(none.summary.best.has_value());
+  const Plan plan = plan_of_falls(1);
+  CHECK_THROWS_WITH(
+      run_ranks_in_memory(1,
+                          [&](Runtime& rt) {
+                            train_job(rt, {.plan = &plan, .data = small_data(20), .max_steps = 1, .run_directory = folder.path()});
+                          }),
+      Catch::Contains("nothing is evaluated that could be watched"));
 }

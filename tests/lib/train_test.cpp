@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <limits>
 #include <map>
 #include <mutex>
@@ -18,6 +19,7 @@
 #include "tests/lib/train_nets.h"
 #include "tests/support/each_index.h"
 #include "tests/support/synthetic_profile.h"
+#include "train/gains.h"
 
 using namespace motley;
 
@@ -684,6 +686,114 @@ TEST_CASE("learning rates by step", "[train]") {
   check({.kind = Kind::step, .warmup_steps = 4, .milestones = {3, 6}, .factor = 0.5}, {0.2, 0.4, 0.6, 0.8, 0.4, 0.2});
   check({.kind = Kind::linear, .warmup_steps = 9, .steps = 5},
         {0.8 / 9, 1.6 / 9, 2.4 / 9, 3.2 / 9, 4.0 / 9, 4.8 / 9});  // longer than the run
+  // PyTorch's PolynomialLR(total_iters=4, power=2); 1 is linear.
+  check({.kind = Kind::polynomial, .steps = 5, .power = 2}, {0.8, 0.45, 0.2, 0.05, 0, 0});
+  check({.kind = Kind::polynomial, .warmup_steps = 2, .steps = 6, .final = 0.4}, {0.4, 0.8, 0.7, 0.6, 0.5, 0.4});
+  // PyTorch's OneCycleLR(max_lr=0.8, total_steps=6, pct_start=0.5), then with its own pct_start, 0.3; of 2 and of 1 steps.
+  check({.kind = Kind::one_cycle, .steps = 6, .rise = 0.5}, {0.032, 0.416, 0.8, 0.6000008, 0.2000024, 3.2e-6});
+  check({.kind = Kind::one_cycle, .steps = 6},
+        {0.032, 0.7955323483607295, 0.6493965231598104, 0.37010968213358003, 0.10678202415106448, 3.2e-6});
+  check({.kind = Kind::one_cycle, .steps = 2}, {0.6493965231598104, 3.2e-6, 3.2e-6, 3.2e-6, 3.2e-6, 3.2e-6});
+  check({.kind = Kind::one_cycle, .steps = 1, .final = 0.1}, {0.1, 0.1, 0.1, 0.1, 0.1, 0.1});
+  check({.kind = Kind::one_cycle, .steps = 3, .final = 0.2, .initial = 0.4, .rise = 1}, {0.4, 0.6, 0.8, 0.8, 0.8, 0.8});
+  check({.kind = Kind::one_cycle, .steps = 4, .final = 0.2, .rise = 0.25}, {0.8, 0.65, 0.35, 0.2, 0.2, 0.2});
+  // plateau: the falls so far, after the warm-up not below the minimum; other kinds know none.
+  const RateSchedule plateau{.kind = Kind::plateau, .warmup_steps = 2, .minimum = 0.3};
+  CHECK(plateau.at(0.8, 9, 1) == 0.8);
+  CHECK(plateau.at(0.8, 9, 0.5) == 0.4);
+  CHECK(plateau.at(0.8, 9, 0.25) == 0.3);
+  CHECK(plateau.at(0.8, 1, 0.25) == 0.1);
+  CHECK(RateSchedule{}.at(0.8, 9, 0.25) == 0.8);
+}
+
+TEST_CASE("the rate falls on a plateau as PyTorch's ReduceLROnPlateau", "[train]") {
+  const double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
+  const auto rates = [](const RateSchedule& s, const std::vector<double>& values) {
+    RunMemory memory{.plateau = {.watch = s.watch}};
+    std::vector<double> out;
+    for (const double value : values) {
+      add(memory, s, static_cast<Index>(out.size()) + 7, value);
+      out.push_back(s.at(0.8, 1, memory.scale));
+    }
+    return out;
+  };
+  const RateSchedule loss{.kind = RateSchedule::Kind::plateau, .factor = 0.5, .patience = 1, .threshold = 0.1, .minimum = 0.15};
+  CHECK(rates(loss, {2, 1.9, 1.85, 1.7, nan, 1.6, 1.69, 1.55, 1.5, 1.5, 1.5}) ==
+        std::vector<double>{0.8, 0.8, 0.4, 0.4, 0.4, 0.2, 0.2, 0.15, 0.15, 0.15, 0.15});
+  const RateSchedule accuracy{.kind = RateSchedule::Kind::plateau, .factor = 0.5, .watch = Watched::test_accuracy, .patience = 0};
+  CHECK(rates(accuracy, {0.5, 0.50001, 0.6, 0.6, 0.7}) == std::vector<double>{0.8, 0.4, 0.4, 0.2, 0.2});
+  CHECK(rates(accuracy, {nan, 0, 0, inf}) == std::vector<double>{0.4, 0.4, 0.2, 0.1});
+  // What a run remembers: the first of equal values, each step once.
+  Gains gains{.watch = Watched::test_accuracy};
+  CHECK_FALSE(add(gains, 1, nan));
+  CHECK(add(gains, 2, 0.5));
+  CHECK_FALSE(add(gains, 2, 0.6));
+  CHECK_FALSE(add(gains, 3, 0.5));
+  CHECK(gains == Gains{.watch = Watched::test_accuracy, .best = 0.5, .step = 2, .without_gain = 1, .evaluated = 3});
+  CHECK(is_gain({.best = -1}, -1.05, 0));
+  CHECK_FALSE(is_gain({.best = -1}, -1.05, 0.1));
+}
+
+namespace {
+
+// Steps of the small network on two ranks; before(trainer, rank, step) is called before each. What each step throws, else its rate.
+std::vector<std::string> rates_of(const Plan& plan, Index steps, const std::function<void(Trainer&, int, Index)>& before) {
+  std::vector<std::string> all;
+  std::mutex lock;
+  run_ranks_in_memory(2, [&](Runtime& rt) {
+    Trainer trainer(rt, plan);
+    const Datasets data = small_data(8);
+    for (Index s = 0; s < steps; s++) {
+      std::string said;
+      try {
+        before(trainer, rt.rank(), s);
+        said = fmt::format("{}", trainer.step_named(feeds_of(batch_of(data.train, {0, 1, 2, 3}, s, 0))).learning_rate);
+      } catch (const UserError& e) {
+        said = e.what();
+      }
+      const std::lock_guard hold(lock);
+      if (rt.rank() == 0) all.push_back(said);
+    }
+  });
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("trainer: a learning rate that is set replaces the schedule's, and is equal on all ranks", "[train]") {
+  const auto plan_with = [](const TrainingOptions& options) {
+    return balance(small_step(4, {.learning_rate = 0.5}, options), line_of(2), small_rules(2), {}, {.dtype = DType::f64});
+  };
+  const Plan linear = plan_with({.schedule = {.kind = RateSchedule::Kind::linear, .steps = 5}});
+  CHECK(rates_of(linear, 5, [](Trainer& trainer, int, Index s) {
+          if (s == 1) trainer.set_learning_rate(0.25);
+          if (s == 3) trainer.set_learning_rate({});
+        }) == std::vector<std::string>{"0.5", "0.25", "0.25", "0.125", "0"});
+  const std::vector<std::string> unlike = rates_of(linear, 4, [](Trainer& trainer, int rank, Index s) {
+    if (s == 1) trainer.set_learning_rate(rank == 0 ? 0.25 : 0.2);
+    if (s == 2) rank == 0 ? trainer.set_learning_rate({}) : trainer.set_learning_rate(0.1);
+    if (s == 3) trainer.set_learning_rate(0.1);
+  });
+  CHECK(unlike[1] ==
+        "rank 1 trains step 2 with learning rate 0.2, rank 0 with learning rate 0.25; call "
+        "Trainer::set_learning_rate with the same value on every rank, between the same steps");
+  CHECK_THAT(unlike[2], Catch::Contains("rank 1 trains step 2 with learning rate 0.1, rank 0 with the schedule's learning rate"));
+  CHECK(unlike[3] == "0.1");
+  const auto refusals = rates_of(linear, 4, [](Trainer& trainer, int, Index s) {
+    if (s == 0) trainer.set_learning_rate(-1);
+    if (s == 1) trainer.set_learning_rate(std::numeric_limits<double>::infinity());
+    if (s == 2) trainer.executor().set_update(0.1, 1);
+    if (s == 3) trainer.evaluated(0.1);
+  });
+  CHECK(refusals[0] == "learning_rate: expected a number of at least 0, found -1");
+  CHECK_THAT(refusals[1], Catch::Contains("learning_rate: expected a number") && Catch::Contains("found inf"));
+  CHECK_THAT(refusals[2], Catch::Contains("call Trainer::set_learning_rate"));
+  CHECK_THAT(refusals[3], Catch::Contains("evaluated() is for the schedule plateau, this one is linear"));
+  // Rank 0's evaluation counts, once per step.
+  const Plan plateau = plan_with({.schedule = {.kind = RateSchedule::Kind::plateau, .factor = 0.5, .patience = 1}});
+  CHECK(rates_of(plateau, 5, [](Trainer& trainer, int rank, Index s) {
+          for (int k = 0; k < 3; k++) trainer.evaluated(rank == 0 ? 1 : 1.0 / static_cast<double>(s + 1));
+        }) == std::vector<std::string>{"0.5", "0.5", "0.25", "0.25", "0.125"});
 }
 
 TEST_CASE("values of optimizers and of training that a job may not have are refused in C++ too", "[train]") {
@@ -728,7 +838,15 @@ TEST_CASE("values of optimizers and of training that a job may not have are refu
         "schedule, milestones: expected ascending steps, found 5 after 5");
   CHECK(refused({.schedule = {.kind = Kind::step, .milestones = {0}}}) ==
         "schedule, milestones: expected an integer of at least 1, found 0");
-  for (const Kind falls : {Kind::linear, Kind::cosine})  // to `final`, in a last step that there is not
+  CHECK(refused({.schedule = {.kind = Kind::one_cycle, .warmup_steps = 1, .steps = 9}}) ==
+        "schedule, warmup_steps: a one_cycle schedule has none; `rise` is the share of the steps in which its rate rises");
+  CHECK(refused({.schedule = {.rise = 0}}) == "schedule, rise: expected a number above 0 and at most 1, found 0");
+  CHECK(refused({.schedule = {.power = 0}}) == "schedule, power: expected a number above 0, found 0");
+  CHECK(refused({.schedule = {.kind = Kind::plateau, .factor = 1}}) ==
+        "schedule, factor: expected a number from 0 to below 1, found 1");
+  CHECK(refused({.schedule = {.patience = -1}}) == "schedule, patience: expected an integer of at least 0, found -1");
+  for (const Kind falls :
+       {Kind::linear, Kind::cosine, Kind::polynomial, Kind::one_cycle})  // to `final`, in a last step that there is not
     CHECK(refused({.schedule = {.kind = falls}}) == "schedule, steps: expected an integer of at least 1, found 0");
   CHECK(refused({.schedule = {.kind = Kind::cosine, .steps = 1}}) == "fine");
   CHECK(refused({.schedule = {.kind = Kind::step}}) ==
