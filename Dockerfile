@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# motley without root on the machine itself, or where it is no Debian:
+# motley without root on the machine itself, or where it is no Debian (not run as a whole yet: docs/install.md):
 #   docker build -t motley .     (or podman, buildah)
 #   docker run --rm --shm-size=1g motley                        the quickstart
 #   docker run --rm -it --shm-size=1g -v "$PWD":/work -w /work motley motley train job.json

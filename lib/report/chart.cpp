@@ -17,8 +17,8 @@ using picture::number;
 using picture::Picture;
 
 constexpr double kLeft = 62, kRight = 14, kTop = 34, kPlot = 200, kLetter = 6.4;
-constexpr std::size_t kMostPoints = 400;  // of a drawn line
-constexpr double kWide = 20;              // values of which one is so many times another one are drawn on a logarithmic axis
+constexpr std::size_t kMostDrawn = 400;  // of a drawn line
+constexpr double kWide = 20;             // values of which one is so many times another one are drawn on a logarithmic axis
 
 struct Drawn {  // one point for several
   double x = 0, mean = 0, least = 0, most = 0;
@@ -26,7 +26,7 @@ struct Drawn {  // one point for several
 
 std::vector<Drawn> thinned(const std::vector<std::pair<double, double>>& points) {
   std::vector<Drawn> out;
-  const std::size_t each = (points.size() + kMostPoints - 1) / kMostPoints;
+  const std::size_t each = (points.size() + kMostDrawn - 1) / kMostDrawn;
   for (std::size_t i = 0; i < points.size(); i += each) {
     const std::size_t end = std::min(points.size(), i + each);
     Drawn d{0, 0, points[i].second, points[i].second};

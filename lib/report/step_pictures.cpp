@@ -223,7 +223,7 @@ struct Staircase {
   std::vector<std::pair<double, double>> line{}, measured{};  // size, milliseconds
 };
 Staircase staircase_of(const Profile& profile, int device, KernelSpec spec, Index Roles::*role) {
-  constexpr Index kMostPoints = 240;
+  constexpr Index kMostSizes = 240;
   std::set<Index> measured, sizes;
   for (const KernelPoint& point : profile.kernels())
     if (point.device == device && point.spec.op == spec.op && point.spec.pass == spec.pass) sizes.insert(point.spec.roles.*role);
@@ -236,7 +236,7 @@ Staircase staircase_of(const Profile& profile, int device, KernelSpec spec, Inde
   Staircase out;
   if (measured.size() < 2) return out;
   sizes = measured;
-  const Index most = *measured.rbegin(), points = std::min(most, kMostPoints);
+  const Index most = *measured.rbegin(), points = std::min(most, kMostSizes);
   for (Index k = 1; k <= points; k++) sizes.insert(most * k / points);
   for (const Index size : sizes) {
     const Estimate its = estimate(size);
