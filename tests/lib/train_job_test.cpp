@@ -532,6 +532,8 @@ TEST_CASE("unlike versions on the ranks are named, each kind once", "[facts]") {
   CHECK(facts[0] == facts[1]);
   CHECK(facts[0].library == backend->library());
   CHECK(facts[0].mpi.find("Version") == std::string::npos);
+}
+
 namespace {
 
 // A run of the small network by whose evaluations its course is decided; five steps are an epoch.
