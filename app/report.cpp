@@ -33,13 +33,11 @@ void add_plan(const fs::path& run, ReportedRun& record) {
     try {
       record.profile = profile_at_hand(job);
       if (record.profile.empty())
-        record.missing.emplace_back(job.profile.given
-                                        ? "The run's profile is not there any more: no kernel's seconds are predicted."
-                                        : "The run had no profile: no kernel's seconds are predicted.");
+        record.missing.emplace_back(
+            "There is no profile where the run's job says: seconds of single kernels are not predicted here.");
     } catch (const Error& e) {
-      record.missing.push_back(
-          std::string("The run's profile is not there any more, or of other devices: no kernel's seconds are predicted: ") +
-          e.what());
+      record.missing.push_back(std::string("The run's profile is not used, so seconds of single kernels are not predicted here: ") +
+                               e.what());
     }
   } catch (const Error& e) {
     record.missing.push_back(std::string("The run's plan cannot be read, so it is not drawn: ") + e.what());

@@ -27,10 +27,19 @@ inline Colour colour_of(int rank) {
   return colours[static_cast<std::size_t>(rank) % colours.size()];
 }
 
+// Which no document of XML or HTML may hold.
+inline bool is_control(char c) {
+  return (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') || c == 0x7f;
+}
+
 inline std::string escaped(const std::string& text) {
   std::string out;
   for (const char c : text)
-    out += c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '"' ? "&quot;" : std::string(1, c);
+    out += c == '&'   ? "&amp;"
+           : c == '<' ? "&lt;"
+           : c == '>' ? "&gt;"
+           : c == '"' ? "&quot;"
+                      : std::string(1, is_control(c) ? '?' : c);
   return out;
 }
 

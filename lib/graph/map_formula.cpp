@@ -73,12 +73,14 @@ Value power(const Value& a, const Value& b) {
   if (is_constant(a) && constant_of(a) > 0) return exp(b * std::log(constant_of(a)));
   const Value not_0 = select(a == 0.0, 1.0, a);
   if (!is_constant(b)) {
-    const Value at_0 = select(0.0 < b, 0.0, select(b < 0.0, infinity(), select(b == b, 1.0, b)));
+    const Value at_0 = select(0.0 < b, select(b == 1.0, a, 0.0), select(b < 0.0, infinity(), select(b == b, 1.0, b)));
     return select(a == 0.0, at_0, exp(b * log(not_0)));
   }
   const double exponent = constant_of(b);
-  if (exponent == std::round(exponent) && std::abs(exponent) <= kMostWholePower)
-    return power_of_whole(a, static_cast<int>(exponent));
+  if (exponent == std::round(exponent) && std::abs(exponent) <= kMostWholePower) {
+    if (exponent >= 0) return power_of_whole(a, static_cast<int>(exponent));
+    return select(a == 0.0, infinity(), power_of_whole(not_0, static_cast<int>(exponent)));
+  }
   const Value else_ = exponent == 0.5 ? sqrt(not_0) : exp(b * log(not_0));
   return select(a == 0.0, exponent < 0 ? infinity() : Value(0.0), else_);
 }
@@ -109,6 +111,11 @@ const std::map<std::string, Word>& words() {
 }
 
 // ---- the text
+constexpr const char* kNumbers = "numbers that f32 has: 0, or 1.2e-38 to 3.4e38 with either sign";
+bool is_lost(double constant) {  // in f32
+  return constant != 0 && std::abs(constant) < static_cast<double>(FLT_MIN);
+}
+
 struct Condition {
   Value holds{0.0};
   bool inverted = false;
@@ -194,8 +201,9 @@ class Parser {
   // ---- values. Constants are computed here, in f64.
   Value folded(std::size_t where, const Value& v, double constant, bool is_folded) const {
     if (!is_folded) return v;
-    if (!(std::abs(constant) <= static_cast<double>(FLT_MAX)))
-      fail(where, fmt::format("this is {}; expected numbers between {:.3g} and {:.3g}", constant, -FLT_MAX, FLT_MAX));
+    if (!(std::abs(constant) <= static_cast<double>(FLT_MAX)) || is_lost(constant))
+      fail(where,
+           fmt::format("this is {}; expected {}", std::isnan(constant) ? "not a number" : fmt::format("{:.6g}", constant), kNumbers));
     return constant;
   }
   Value binary(std::size_t where, char sign, const Value& a, const Value& b) const {
@@ -259,8 +267,8 @@ class Parser {
     const auto [end, error] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), value);
     const auto length = static_cast<std::size_t>(end - (text_.data() + at_));
     if (error == std::errc::invalid_argument) fail(where, "expected a number");
-    if (error == std::errc::result_out_of_range || std::abs(value) > static_cast<double>(FLT_MAX))
-      fail(where, fmt::format("this number is not between {:.3g} and {:.3g}, or too close to 0", -FLT_MAX, FLT_MAX));
+    if (error == std::errc::result_out_of_range || std::abs(value) > static_cast<double>(FLT_MAX) || is_lost(value))
+      fail(where, fmt::format("expected {}", kNumbers));
     at_ += length;
     if (is_letter(here()) || here() == '.') fail(at_, fmt::format("expected an operator after a number, found {}", found()));
     return value;

@@ -57,7 +57,7 @@ class Lines {
           first = false;
         }
     is_empty_ = first;
-    log_ = !chart.from_zero && low_ > 0 && high_ > kWide * low_;
+    log_ = !chart.from_zero && low_ > 1e-300 && high_ > kWide * low_;
     if (chart.from_zero) low_ = std::min(low_, 0.0);
     if (right_ <= 0) right_ = 1;
     if (log_) return;

@@ -83,8 +83,9 @@ std::string card(const std::string& inside, const std::string& more = "") {
 }
 
 std::string status_of(const ReportedRun& run) {
-  if (!run.summary) return "not ended";
+  if (!run.summary) return run.damaged_summary ? "unknown" : "not ended";
   const TrainSummary& s = *run.summary;
+  if (s.stopped_early) return s.status + " early";
   if (s.status != "failed") return s.status;
   return fmt::format("failed (exit {}{})", s.code, s.rank < 0 ? "" : fmt::format(", rank {}", s.rank));
 }
@@ -96,6 +97,13 @@ Index steps_of(const ReportedRun& run) {
 std::optional<double> loss_of(const ReportedRun& run) {
   if (run.summary && run.summary->train_loss) return run.summary->train_loss;
   return run.metrics.empty() ? std::nullopt : run.metrics.back().loss;
+}
+
+// The summary's, else that of the last evaluation in metrics.jsonl.
+std::optional<double> last_of(const ReportedRun& run, const std::optional<double>& known,
+                              std::optional<double> MetricsPoint::*figure) {
+  const auto last = std::find_if(run.metrics.rbegin(), run.metrics.rend(), [&](const MetricsPoint& p) { return p.*figure; });
+  return known || last == run.metrics.rend() ? known : *last.*figure;
 }
 
 // The summary's, else that of the median line of metrics.jsonl.
@@ -120,12 +128,13 @@ std::string runs_table(const std::vector<ReportedRun>& runs) {
     const ReportedRun& run = runs[k];
     const TrainSummary s = run.summary.value_or(TrainSummary{});
     const std::optional<double> step = step_seconds_of(run);
+    const std::optional<double> test_loss = last_of(run, s.test_loss, &MetricsPoint::test_loss),
+                                test_accuracy = last_of(run, s.test_accuracy, &MetricsPoint::test_accuracy);
     std::string measured = seconds_or(step);
     if (k > 0 && first && step && *first > 0) measured += fmt::format(" ({:.2f} times)", *step / *first);
     rows.push_back({run.name, status_of(run), std::to_string(steps_of(run)), seconds_or(s.seconds), measured,
                     seconds_or(predicted_of(run)), loss_of(run) ? loss_text(*loss_of(run)) : "unknown",
-                    s.test_loss ? loss_text(*s.test_loss) : "-",
-                    s.test_accuracy ? fmt::format("{:.2f} %", 100 * *s.test_accuracy) : "-",
+                    test_loss ? loss_text(*test_loss) : "-", test_accuracy ? fmt::format("{:.2f} %", 100 * *test_accuracy) : "-",
                     s.bytes_counted ? bytes_text(static_cast<double>(*s.bytes_counted)) : "unknown",
                     s.started.empty() ? "unknown" : s.started});
   }
@@ -151,6 +160,11 @@ std::vector<std::string> findings(const ReportedRun& run, const std::vector<repo
   if (step && predicted && *predicted > 0)
     out.push_back(fmt::format("A step takes {}, {:.2f} times the predicted {}.", seconds_text(*step), *step / *predicted,
                               seconds_text(*predicted)));
+  if (run.summary && run.summary->best)
+    out.push_back(fmt::format(
+        "The best evaluation was that of step {}: {} {}.{}", run.summary->best->step,
+        run.summary->best->watch == Watched::test_loss ? "test_loss" : "test_accuracy", loss_text(run.summary->best->value),
+        run.summary->stopped_early ? " The run ended when no further gain had come for as long as the job says." : ""));
   if (run.summary) {
     const std::vector<RankFigures>& ranks = run.summary->ranks;
     int most = -1;
@@ -249,7 +263,9 @@ std::string section_of(const ReportedRun& run) {
   out += picture_or_words([&] { return report::step_timeline(run); }, no_step);
   out += picture_or_words([&] { return report::waiting_bars(run); }, "How each rank spends a step: known when a run has ended.");
   out += picture_or_words([&] { return report::staircases(run, layers); },
-                          "Staircases of the devices: the profile has no kernel of this network in several sizes.");
+                          run.profile.empty()
+                              ? "Staircases of the devices: need the run's profile."
+                              : "Staircases of the devices: the profile has no kernel of this network in several sizes.");
   out += picture_or_words([&] { return report::memory_curves(run); }, "Memory over the step: needs the run's plan.");
   out += picture_or_words([&] { return report::exchange_bars(run); },
                           run.plan ? "No exchange moves bytes in a step." : "Bytes of each exchange: need the run's plan.");
@@ -272,7 +288,7 @@ std::string report_page(const std::vector<ReportedRun>& runs) {
   const std::string no_step = ": no step is done yet.";
   out += picture_or_words([&] { return report::loss_curves(runs); }, "Loss" + no_step);
   out += picture_or_words([&] { return report::accuracy_curves(runs); },
-                          "Test accuracy: not evaluated while it trained (train.evaluate_every_epochs).");
+                          "Test accuracy: no step has one (train.evaluate_every_epochs).");
   out += picture_or_words([&] { return report::rate_curves(runs); }, "Learning rate" + no_step);
   out += picture_or_words([&] { return report::seconds_curves(runs); }, "Seconds per step" + no_step);
   out += "</div>\n";

@@ -34,6 +34,11 @@ std::optional<MetricsPoint> point_of(const std::string& file, const std::string&
 }
 
 void read_metrics(const fs::path& file, ReportedRun& out) {
+  std::error_code ignored;
+  if (!fs::exists(file, ignored)) {
+    out.missing.emplace_back("There is no metrics.jsonl, so there are no curves.");
+    return;
+  }
   std::ifstream in(file, std::ios::binary);
   Index unread = 0;
   bool is_half = false;
@@ -46,23 +51,28 @@ void read_metrics(const fs::path& file, ReportedRun& out) {
       unread++;
   }
   if (is_half) out.missing.push_back("The last line of metrics.jsonl is not complete: the run is writing it, or was killed.");
-  if (unread > 0) out.missing.push_back(fmt::format("{} lines of metrics.jsonl cannot be read; the curves lack them.", unread));
-  if (out.metrics.empty()) out.missing.push_back("No step is done yet: metrics.jsonl has no lines, so there are no curves.");
+  if (unread > 0)
+    out.missing.push_back(fmt::format("{} of metrics.jsonl cannot be read; the curves lack {}.",
+                                      unread == 1 ? "1 line" : fmt::format("{} lines", unread), unread == 1 ? "it" : "them"));
+  else if (out.metrics.empty())
+    out.missing.push_back("No step is done yet: metrics.jsonl has no lines, so there are no curves.");
 }
 
-// A file that is there is read; an error in it is a sentence.
+// A file that is there is read; an error in it is a sentence. False: it is there and cannot be read.
 template <class Read>
-void read_file_of(const fs::path& file, ReportedRun& out, const std::string& if_missing, Read&& read) {
+bool read_file_of(const fs::path& file, ReportedRun& out, const std::string& if_missing, Read&& read) {
   std::error_code ignored;
   if (!fs::exists(file, ignored)) {
     out.missing.push_back(if_missing);
-    return;
+    return true;
   }
   try {
     read();
   } catch (const Error& e) {
     out.missing.push_back(file.filename().string() + " cannot be read: " + e.what());
+    return false;
   }
+  return true;
 }
 
 }  // namespace
@@ -70,8 +80,8 @@ void read_file_of(const fs::path& file, ReportedRun& out, const std::string& if_
 ReportedRun read_run(const fs::path& run) {
   ReportedRun out;
   const fs::path file = run / "run.json";
-  read_file_of(file, out, "There is no run.json: the run has not ended, or was killed with its launcher.",
-               [&] { out.summary = load_run_json(file); });
+  out.damaged_summary = !read_file_of(file, out, "There is no run.json: the run has not ended, or was killed with its launcher.",
+                                      [&] { out.summary = load_run_json(file); });
   read_metrics(run / "metrics.jsonl", out);
   const fs::path timeline = run / kTimelineFile;
   const std::string when = out.summary && out.summary->status == "failed" ? "the run failed before it was written"

@@ -22,7 +22,8 @@ struct MetricsPoint {
 
 struct ReportedRun {
   std::string name{};                     // on the page
-  std::optional<TrainSummary> summary{};  // none: it has not ended
+  std::optional<TrainSummary> summary{};  // none: it has not ended, or
+  bool damaged_summary = false;           // run.json cannot be read
   std::vector<MetricsPoint> metrics{};    // in the order written
   std::optional<RunTrace> timeline{};     // its last steps
   std::optional<Plan> plan{};             // for the caller to add, and the profile that it was made from

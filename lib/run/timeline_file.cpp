@@ -64,7 +64,8 @@ void read_times(Reader& r, const Json& j, std::vector<TraceSpan>& out) {
   std::vector<double> times;
   r.list(j, [&](const Json& one, std::size_t) {
     std::int64_t ns = 0;
-    if (r.integer(one, ns, INT64_MIN)) times.push_back(kNanosecond * static_cast<double>(ns));
+    if (r.integer(one, ns, -1000000000000000000))  // 31 years
+      times.push_back(kNanosecond * static_cast<double>(ns));
   });
   if (times.size() % 2 != 0) r.complain(j, "expected pairs of numbers, found " + std::to_string(times.size()));
   for (std::size_t i = 0; i + 1 < times.size(); i += 2) out.push_back({times[i], times[i + 1]});

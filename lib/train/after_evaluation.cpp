@@ -67,8 +67,9 @@ void AfterEvaluation::add(Index step, const StepFacts& test, When when) {
   const auto next_rate = [&] { return scalars_.schedule.at(scalars_.learning_rate, step + 1, checkpoints_.memory().scale); };
   const double before = next_rate();
   if (!trainer_.evaluated(value(scalars_.schedule.watch)) || next_rate() == before) return;
-  say(fmt::format("the learning rate falls from {:.3g} to {:.3g} after step {}: {} evaluations without a gain of {}", before,
-                  next_rate(), step, scalars_.schedule.patience + 1, at(kWatchedNames, scalars_.schedule.watch)));
+  const auto without = scalars_.schedule.patience + 1;
+  say(fmt::format("the learning rate falls from {:.3g} to {:.3g} after step {}: {} evaluation{} without a gain of {}", before,
+                  next_rate(), step, without, without == 1 ? "" : "s", at(kWatchedNames, scalars_.schedule.watch)));
 }
 
 void AfterEvaluation::keep_best() {

@@ -12,7 +12,7 @@
 
 namespace motley {
 
-inline constexpr Interval<double> kHuberDelta{.least = 0, .most = 1e30, .above = true};
+inline constexpr Interval<double> kHuberDelta{.least = 1e-30, .most = 1e30};
 
 struct MeanLoss {
   std::function<Value(const Value& x, const Value& y)> of{};
