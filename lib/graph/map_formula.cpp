@@ -202,8 +202,8 @@ class Parser {
   Value folded(std::size_t where, const Value& v, double constant, bool is_folded) const {
     if (!is_folded) return v;
     if (!(std::abs(constant) <= static_cast<double>(FLT_MAX)) || is_lost(constant))
-      fail(where,
-           fmt::format("this is {}; expected {}", std::isnan(constant) ? "not a number" : fmt::format("{:.6g}", constant), kNumbers));
+      fail(where, fmt::format("this is {}; expected {}", std::isnan(constant) ? "not a number" : fmt::format("{:.6g}", constant),
+                              kNumbers));
     return constant;
   }
   Value binary(std::size_t where, char sign, const Value& a, const Value& b) const {
