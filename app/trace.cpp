@@ -44,13 +44,13 @@ void require_run(const fs::path& run) {
 int trace(const Options& options) {
   const fs::path& run = options.run_directory;
   require_run(run);
+  TraceSummary summary = load_trace_summary(require_file(run, kStepTimesFile, kOldStepTimesFile));
   if (!options.chrome.empty()) {
     const RunTrace timeline = load_timeline(require_file(run, kTimelineFile, ""));
     require_output("--chrome", options.chrome, OutputKind::trace);
     Console console(options, Console::Voice::speaks);
     give_result(chrome_trace(timeline), options.chrome, console);
   }
-  TraceSummary summary = load_trace_summary(require_file(run, kStepTimesFile, kOldStepTimesFile));
   const TraceOrder order = options.by_error ? TraceOrder::error : TraceOrder::time;
   sort_by(order, summary);
   print_result(options.form == Form::json ? to_text(to_json(summary), 1) + "\n" : to_text(summary, order));

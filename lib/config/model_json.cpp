@@ -127,6 +127,14 @@ Table<ModelSpec> model_table(VersionKey version) {
        loss_schema()}};
 }
 
+// Whether the loss is the one that is written: of a misspelt one nothing is known.
+bool is_loss_known(const Json& model, const ModelSpec& spec) {
+  const Json* loss = model.find("loss");
+  const Json* op = loss == nullptr ? nullptr : loss->find("op");
+  const auto* text = op == nullptr ? nullptr : std::get_if<std::string>(&op->value);
+  return text == nullptr || *text == spec.loss.op;
+}
+
 // Checks the names that layers have and the names that they read.
 void check_names(Reader& r, const Json& j, ModelSpec& model) {
   constexpr std::size_t kMostCompared = 1000;  // names with which a wrong one is compared
@@ -146,7 +154,7 @@ void check_names(Reader& r, const Json& j, ModelSpec& model) {
   const auto others = std::count_if(model.inputs.begin(), model.inputs.end(), [&](const InputSpec& i) { return i.name != labels; });
   for (InputSpec& i : model.inputs) {
     if (i.name == labels) {
-      if (i.dtype != DType::i32 && model.inputs.size() > 1 && model.loss.has_classes()) {
+      if (i.dtype != DType::i32 && model.inputs.size() > 1 && model.loss.has_classes() && is_loss_known(j, model)) {
         complain_below(r, j, "/inputs/" + i.name,
                        "\"" + labels + "\" holds the labels, which are integers; add \"dtype\": \"i32\"");
         i.dtype = DType::i32;  // the intended type

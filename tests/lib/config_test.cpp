@@ -416,7 +416,7 @@ TEST_CASE("what is wrong in a model file") {
         "huber, mean_absolute_error, mean_squared_error, softmax_cross_entropy)"}},
       {"\"softmax_cross_entropy\", \"over\": \"classes\"",
        "\"huber\", \"delta\": 0",
-       {"m.json:9:37: error: /loss/delta: expected a number above 0, found 0"}},
+       {"m.json:9:37: error: /loss/delta: expected a number of at least 1e-30, found 0"}},
       {"{ \"op\": \"relu\" }",
        "{ \"op\": \"map\" }",
        {"m.json:7:5: error: /layers/3: \"formula\" is missing (of its tensors t0, t1, ..., as \"t0 * tanh(softplus(t0))\": "
