@@ -2,6 +2,8 @@
 // `motley trace RUN`: where a run's time goes, and where its predicted and measured steps differ.
 #include <motley/error.h>
 
+#include <optional>
+
 #include "app/console.h"
 #include "app/outputs.h"
 #include "app/run_directory.h"
@@ -44,12 +46,13 @@ void require_run(const fs::path& run) {
 int trace(const Options& options) {
   const fs::path& run = options.run_directory;
   require_run(run);
+  std::optional<RunTrace> timeline;
+  if (!options.chrome.empty()) timeline = load_timeline(require_file(run, kTimelineFile, ""));
   TraceSummary summary = load_trace_summary(require_file(run, kStepTimesFile, kOldStepTimesFile));
-  if (!options.chrome.empty()) {
-    const RunTrace timeline = load_timeline(require_file(run, kTimelineFile, ""));
+  if (timeline) {
     require_output("--chrome", options.chrome, OutputKind::trace);
     Console console(options, Console::Voice::speaks);
-    give_result(chrome_trace(timeline), options.chrome, console);
+    give_result(chrome_trace(*timeline), options.chrome, console);
   }
   const TraceOrder order = options.by_error ? TraceOrder::error : TraceOrder::time;
   sort_by(order, summary);

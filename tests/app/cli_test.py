@@ -1706,12 +1706,12 @@ def reports():
     for name in ["plan.json", "run.json"]:
         (room.path / "running" / name).unlink()
     room.run("report", "running", "-o", "running.html")
-    has(texts_of((room.path / "running.html").read_text()), "The last line of metrics.jsonl is not complete", "1 lines of metrics.jsonl cannot be read", "The run's plan cannot be read", "Loss")
+    has(texts_of((room.path / "running.html").read_text()), "The last line of metrics.jsonl is not complete", "1 line of metrics.jsonl cannot be read", "The run's plan cannot be read", "Loss")
     (room.path / "p.json").unlink()
     (room.path / "two/timeline.json").write_text("{")
     shutil.copy(room.path / "two/plan.json", room.path / "running/plan.json")
     room.run("report", "two", "-o", "two.html")
-    has(texts_of((room.path / "two.html").read_text()), "The run's profile is not there any more", "timeline.json cannot be read")
+    has(texts_of((room.path / "two.html").read_text()), "There is no profile where the run's job says", "timeline.json cannot be read")
     # What is no run, and what would be lost.
     (room.path / "empty").mkdir()
     for words, code, part in [(("nowhere",), 66, "no such run directory"), (("job.json",), 65, "is a file"), (("one <i>", "empty"), 65, "is not a run directory")]:
