@@ -13,11 +13,11 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <string_view>
 #include <utility>
 
 #include "app/stop_signals.h"
+#include "base/clock.h"
 #include "base/files.h"
 #include "run/timeline_file.h"
 #include "run/trace_summary.h"
@@ -164,12 +164,7 @@ bool HeldSignals::stop_is_waiting() {
 }
 
 fs::path new_run_path(const std::string& job_name) {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  std::array<char, 32> time{};
-  std::strftime(time.data(), time.size(), "%Y%m%dT%H%M%SZ", &utc);
-  const std::string base = "runs/" + job_name + "-" + time.data();
+  const std::string base = "runs/" + job_name + "-" + utc_now("%Y%m%dT%H%M%SZ");
   fs::path path = base;
   for (int i = 2; fs::exists(path); i++) path = base + "-" + std::to_string(i);
   return path;

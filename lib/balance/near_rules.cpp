@@ -12,7 +12,6 @@
 #include "balance/part_tables.h"
 #include "balance/timed_steps.h"
 #include "base/at.h"
-#include "plan/planner.h"
 
 namespace motley {
 

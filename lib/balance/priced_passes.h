@@ -20,7 +20,7 @@ struct PricedPasses {
   PricedPasses(const PricedPasses&) = delete;
   PricedPasses& operator=(const PricedPasses&) = delete;
   const Passes passes;
-  const Cost cost;  // remembers what it was asked
+  const Cost cost;  // keeps the seconds that it has found
 };
 
 // Rules under which a step has the same passes share them. Keeps references to its arguments.

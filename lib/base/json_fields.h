@@ -29,6 +29,13 @@ Field<T> text_field(const char* name, const char* doc, std::string T::*member, b
 }
 
 template <class T>
+Field<T> texts_field(const char* name, const char* doc, std::vector<std::string> T::*member, bool required = true) {
+  return {name, doc, "list", required, [member](Reader& r, const Json& j, T& out) {
+            r.list(j, [&](const Json& one, std::size_t) { r.text(one, (out.*member).emplace_back()); });
+          }};
+}
+
+template <class T>
 Field<T> boolean_field(const char* name, const char* doc, bool T::*member) {
   return {name, doc, "boolean", false, [member](Reader& r, const Json& j, T& out) { r.boolean(j, out.*member); }, {}, T{}.*member};
 }

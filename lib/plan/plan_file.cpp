@@ -77,12 +77,6 @@ struct PlanFile {
 };
 
 template <class T>
-Field<T> texts(const char* name, const char* doc, std::vector<std::string> T::*member, bool required = true) {
-  return {name, doc, "list", required, [member](Reader& r, const Json& j, T& out) {
-            r.list(j, [&](const Json& one, std::size_t) { r.text(one, (out.*member).emplace_back()); });
-          }};
-}
-template <class T>
 Field<T> unread(const char* name, const char* doc) {  // follows from the decisions
   return {name, doc, "any", false, [](Reader&, const Json&, T&) {}};
 }
@@ -99,7 +93,7 @@ const Table<PickFile>& pick_fields() {
   static const Table<PickFile> table{
       count_field("index", "of the pass", &PickFile::index),
       text_field("name", "the index's, informative", &PickFile::name, false),
-      texts("axes", "of the mesh", &PickFile::axes),
+      texts_field("axes", "of the mesh", &PickFile::axes),
       text_field("per", "the axis along which the lists differ", &PickFile::per, false),
       {"parts", "lists of sizes", "list", true, [](Reader& r, const Json& j, PickFile& out) { read_lists(r, j, out.parts); }}};
   return table;
@@ -175,13 +169,13 @@ const Table<HomeFile>& home_fields() {
 const Table<Decisions>& decision_fields() {
   static const Table<Decisions> table{
       text_field("step", "the hash of what is computed", &Decisions::step),
-      texts("network", "its inputs, labels and parameters with their sizes", &Decisions::network, false),
+      texts_field("network", "its inputs, labels and parameters with their sizes", &Decisions::network, false),
       {"dtype", "of floats: f32 or f64", "text", true,
        [](Reader& r, const Json& j, Decisions& out) {
          r.text(j, out.dtype, {"f32", "f64"});
        }},
       list_field("axes", "of the mesh", &Decisions::axes, axis_fields()),
-      texts("devices", "of the mesh, by rank", &Decisions::devices, false),
+      texts_field("devices", "of the mesh, by rank", &Decisions::devices, false),
       {"rules", "every part", "object", true,
        [](Reader& r, const Json& j, Decisions& out) {
          if (auto rules = read_rules(r, j, VersionKey::required)) out.rules = std::move(*rules);
@@ -263,7 +257,7 @@ const Table<PlanFile>& plan_fields() {
        [](Reader& r, const Json& j, PlanFile& out) { r.object(j, predicted, out); }},
       {"baselines", "other parts", "object", true,
        [](Reader& r, const Json& j, PlanFile& out) { r.object(j, baselines, out.baselines); }},
-      texts("notes", "informative", &PlanFile::notes),
+      texts_field("notes", "informative", &PlanFile::notes),
       unread<PlanFile>("tensors", "who holds and owns what"),
       unread<PlanFile>("exchanges", "what moves"),
       unread<PlanFile>("layers", "seconds of each layer")};

@@ -17,7 +17,9 @@ using picture::number;
 using picture::Picture;
 
 constexpr double kLeft = 62, kRight = 14, kTop = 34, kPlot = 200, kLetter = 6.4;
-constexpr std::size_t kMostDrawn = 400;  // of a drawn line
+constexpr std::size_t kMostDrawn = 400;  // points of a drawn line
+constexpr std::size_t kMostDots = 200;   // of a series; of more every n-th, and the last
+constexpr double kLeastLog = 1e-300;     // below, ratios of values overflow
 constexpr double kWide = 20;             // values of which one is so many times another one are drawn on a logarithmic axis
 
 struct Drawn {  // one point for several
@@ -57,7 +59,7 @@ class Lines {
           first = false;
         }
     is_empty_ = first;
-    log_ = !chart.from_zero && low_ > 1e-300 && high_ > kWide * low_;
+    log_ = !chart.from_zero && low_ > kLeastLog && high_ > kWide * low_;
     if (chart.from_zero) low_ = std::min(low_, 0.0);
     if (right_ <= 0) right_ = 1;
     if (log_) return;
@@ -126,7 +128,9 @@ class Lines {
     }
     if (points.size() > 1) picture_.path(path, colour(s.colour, "line"), s.name);
     if (points.size() == 1) dot(s, points.front().x, points.front().mean);
-    for (const auto& [x, y] : s.dots) dot(s, x, y);
+    const std::size_t each = (s.dots.size() + kMostDots - 1) / kMostDots;
+    for (std::size_t i = 0; i < s.dots.size(); i++)
+      if (i % each == 0 || i + 1 == s.dots.size()) dot(s, s.dots[i].first, s.dots[i].second);
   }
 
   void dot(const Series& s, double x, double y) {

@@ -33,8 +33,8 @@ struct LineChart {                // its x axis begins at 0
   bool from_zero = false;  // the y axis begins at 0; otherwise at the least value, and is logarithmic where values differ widely
   std::optional<double> most{};  // no value can be above it
 };
-// Of many points the means of neighbours are drawn, with the range of what they stand for where there is one series. Empty: nothing
-// has a point.
+// Of many points the means of neighbours are drawn, with the range of what they stand for where there is one series; of many dots
+// some. Empty: nothing has a point.
 std::string draw(const LineChart& chart);
 
 struct Bar {

@@ -9,16 +9,6 @@ namespace {
 
 using Figure = std::optional<double> MetricsPoint::*;
 
-constexpr std::size_t kMostDots = 200;  // of a run; of more evaluations every n-th and the last
-using Points = std::vector<std::pair<double, double>>;
-Points thinned(const Points& dots) {
-  const std::size_t each = (dots.size() + kMostDots - 1) / kMostDots;
-  Points out;
-  for (std::size_t i = 0; i < dots.size(); i++)
-    if (i % each == 0 || i + 1 == dots.size()) out.push_back(dots[i]);
-  return out;
-}
-
 // dots: a figure that few steps have.
 std::string curves(const std::vector<ReportedRun>& runs, LineChart chart, Figure figure, Figure dots = nullptr) {
   for (std::size_t k = 0; k < runs.size(); k++) {
@@ -27,7 +17,6 @@ std::string curves(const std::vector<ReportedRun>& runs, LineChart chart, Figure
       if (figure != nullptr && p.*figure) series.points.emplace_back(static_cast<double>(p.step), *(p.*figure));
       if (dots != nullptr && p.*dots) series.dots.emplace_back(static_cast<double>(p.step), *(p.*dots));
     }
-    series.dots = thinned(series.dots);
     chart.series.push_back(std::move(series));
   }
   return draw(chart);

@@ -9,6 +9,7 @@
 #include <functional>
 #include <set>
 
+#include "base/clock.h"
 #include "base/units.h"
 #include "base/version.h"
 #include "explain/describe.h"

@@ -22,7 +22,8 @@ std::string seconds_curves(const std::vector<ReportedRun>& runs);
 struct LayerTimes {
   std::string layer{};
   std::vector<std::optional<double>> measured{}, predicted{};  // by rank; nothing: not known
-  double slowest() const;                                      // of the rank that takes longest: measured, else predicted
+  double seconds(std::size_t rank) const;                      // measured, else predicted, else 0
+  double slowest() const;                                      // of the rank that takes longest
   int slowest_rank() const;
 };
 // The slowest layer first. Measured: the medians over the timeline's steps; without a timeline predicted by plan and profile alone.

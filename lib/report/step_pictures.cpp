@@ -249,16 +249,19 @@ Staircase staircase_of(const Profile& profile, int device, KernelSpec spec, Inde
 
 }  // namespace
 
-double LayerTimes::slowest() const {
-  double most = 0;
-  for (std::size_t r = 0; r < measured.size(); r++) most = std::max(most, measured[r] ? *measured[r] : predicted[r].value_or(0));
-  return most;
+double LayerTimes::seconds(std::size_t rank) const {
+  return measured[rank] ? *measured[rank] : predicted[rank].value_or(0);
 }
 
 int LayerTimes::slowest_rank() const {
-  for (std::size_t r = 0; r < measured.size(); r++)
-    if ((measured[r] ? *measured[r] : predicted[r].value_or(0)) == slowest()) return static_cast<int>(r);
-  return 0;
+  std::size_t slowest = 0;
+  for (std::size_t r = 1; r < measured.size(); r++)
+    if (seconds(r) > seconds(slowest)) slowest = r;
+  return static_cast<int>(slowest);
+}
+
+double LayerTimes::slowest() const {
+  return measured.empty() ? 0 : seconds(static_cast<std::size_t>(slowest_rank()));
 }
 
 std::vector<LayerTimes> layer_times(const ReportedRun& run) {
@@ -404,19 +407,18 @@ std::string memory_curves(const ReportedRun& run) {
 
 std::string exchange_bars(const ReportedRun& run) {
   if (!run.plan) return "";
-  std::vector<std::pair<Index, std::string>> all;
-  for (const Described& d : describe_exchanges(run.plan->data(), run.plan->mesh().ranks()))
+  std::vector<std::pair<Index, Described>> all;
+  for (Described& d : describe_exchanges(run.plan->data(), run.plan->mesh().ranks()))
     if (const Index bytes = std::accumulate(d.bytes.begin(), d.bytes.end(), Index{0}); bytes > 0)
-      all.emplace_back(bytes, fmt::format("{}\n{}", d.tensor, to_string(d.kind)));
+      all.emplace_back(bytes, std::move(d));
   std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
   BarChart chart{.title = "Bytes that each exchange moves in a step"};
   if (all.size() > kMostExchanges) chart.title += fmt::format(", the largest {} of {}", kMostExchanges, all.size());
   for (std::size_t i = 0; i < std::min(all.size(), kMostExchanges); i++) {
-    const std::string& name = all[i].second;
-    const std::size_t cut = name.find('\n');
-    chart.rows.push_back({name.substr(0, cut),
-                          bytes_text(static_cast<double>(all[i].first)) + "  " + name.substr(cut + 1),
-                          {{static_cast<double>(all[i].first), colour(0), name.substr(0, cut)}}});
+    const auto& [bytes, exchange] = all[i];
+    chart.rows.push_back({exchange.tensor,
+                          bytes_text(static_cast<double>(bytes)) + "  " + to_string(exchange.kind),
+                          {{static_cast<double>(bytes), colour(0), exchange.tensor}}});
   }
   return draw(chart);
 }

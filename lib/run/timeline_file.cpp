@@ -94,9 +94,7 @@ const Table<RunTrace>& trace_table() {
        }},
       number_or_null("predicted_step_seconds", "simulated", &RunTrace::predicted_step_seconds, 0, 1e12),
       list_field("ranks", "in order", &RunTrace::ranks, timeline_ranks()),
-      {"notes", "informative", "list of texts", true, [](Reader& r, const Json& j, RunTrace& out) {
-         r.list(j, [&](const Json& one, std::size_t) { r.text(one, out.notes.emplace_back()); });
-       }}};
+      texts_field("notes", "informative", &RunTrace::notes)};
   return table;
 }
 

@@ -106,9 +106,7 @@ const Table<TraceSummary>& summary_table() {
                                     made_again<Summary>("difference_seconds"),
                                     made_again<Summary>("disturbed"),
                                     list_field("ranks", "in order", &Summary::ranks, rank_table()),
-                                    {"notes", "informative", "list of texts", true, [](Reader& r, const Json& j, Summary& out) {
-                                       r.list(j, [&](const Json& one, std::size_t) { r.text(one, out.notes.emplace_back()); });
-                                     }}};
+                                    texts_field("notes", "informative", &Summary::notes)};
   return table;
 }
 

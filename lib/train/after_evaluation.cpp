@@ -38,7 +38,7 @@ void AfterEvaluation::resumed(const OpenDirectory& run) {
   if (!options_.any() || memory.gains.watch != watch_) memory.gains = {.watch = watch_};
   if (!options_.keep_best || memory.gains.evaluated < 0) memory.kept = -1;
   const auto in = rt_.rank() == 0 ? run.find(kCheckpoints) : std::nullopt;
-  const bool is_here = in && in->has("step-" + std::to_string(memory.kept));
+  const bool is_here = in && in->has(step_directory(memory.kept));
   if (control::all_of(rt_.transport(), is_here ? 1 : 0).front() == 0) memory.kept = -1;
   if (memory.kept >= 0) return;
   memory.kept_as_best = false;

@@ -115,7 +115,7 @@ void RunCheckpoints::start(Index step) {
                                   (run_ / kCheckpoints).path().string()),
                       Exit::io);
   });
-  trainer_.begin_save(*checkpoints / ("step-" + std::to_string(step)), position_(step));
+  trainer_.begin_save(*checkpoints / step_directory(step), position_(step));
   begun_ = step;
 }
 

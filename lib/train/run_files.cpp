@@ -6,10 +6,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
-#include <ctime>
 #include <utility>
 
 #include "base/at.h"
@@ -116,9 +114,7 @@ const Table<TrainSummary>& run_fields() {
          if (!std::holds_alternative<std::nullptr_t>(j.value))
            r.list(j, [&](const Json& one, std::size_t) { r.text(one, out.classes.emplace_back()); });
        }},
-      {"copies_differ", "tensors whose copies differ", "list", true, [](Reader& r, const Json& j, TrainSummary& out) {
-         r.list(j, [&](const Json& one, std::size_t) { r.text(one, out.copies_differ.emplace_back()); });
-       }}};
+      texts_field("copies_differ", "tensors whose copies differ", &TrainSummary::copies_differ)};
   return table;
 }
 
@@ -142,14 +138,6 @@ std::optional<double> number_of(const Json* json) {
 }
 
 }  // namespace
-
-std::string utc_now() {
-  const std::time_t now = std::time(nullptr);
-  tm utc{};
-  std::array<char, 32> text{};
-  return gmtime_r(&now, &utc) != nullptr && std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &utc) > 0 ? text.data()
-                                                                                                                    : "";
-}
 
 std::optional<MetricsLine> last_line(const FileIn& metrics, std::optional<Index> step) {
   if (metrics.in.kind(metrics.name) != OpenDirectory::Kind::file) return {};

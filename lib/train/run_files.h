@@ -16,8 +16,6 @@
 
 namespace motley {
 
-std::string utc_now();  // "2026-11-29T08:15:00Z"
-
 // What a step's line contains in addition to the report.
 struct StepFacts {
   double samples_per_second = 0;                       // by the clock, including reading the samples

@@ -318,8 +318,12 @@ std::unique_ptr<WeightsWriter> new_checkpoint(const fs::path& directory, const s
   return std::make_unique<CheckpointWriter>(directory, tensors, classes);
 }
 
+std::string step_directory(Index step) {
+  return "step-" + std::to_string(step);
+}
+
 std::string checkpoint_name(Index step) {
-  return std::string(kCheckpoints) + "/step-" + std::to_string(step);
+  return std::string(kCheckpoints) + "/" + step_directory(step);
 }
 
 std::optional<Index> step_of(const fs::path& checkpoint) {
@@ -327,8 +331,8 @@ std::optional<Index> step_of(const fs::path& checkpoint) {
   Index step = 0;
   if (!name.starts_with("step-")) return std::nullopt;
   const auto [at, error] = std::from_chars(name.data() + 5, name.data() + name.size(), step);
-  return error == std::errc{} && at == name.data() + name.size() && "step-" + std::to_string(step) == name ? std::optional(step)
-                                                                                                           : std::nullopt;
+  return error == std::errc{} && at == name.data() + name.size() && step_directory(step) == name ? std::optional(step)
+                                                                                                 : std::nullopt;
 }
 
 std::vector<std::string> checkpoints_in(const OpenDirectory& run) {

@@ -77,6 +77,7 @@ std::unique_ptr<WeightsWriter> new_checkpoint(const std::filesystem::path& direc
 std::vector<std::filesystem::path> checkpoints_of(const std::filesystem::path& run_directory);
 // Their names, of a run that is written: directories, not links to them.
 std::vector<std::string> checkpoints_in(const OpenDirectory& run);
+std::string step_directory(Index step);   // "step-N"
 std::string checkpoint_name(Index step);  // from the run directory: "checkpoints/step-N"
 // The step of a directory "step-N"; nothing: it has another name.
 std::optional<Index> step_of(const std::filesystem::path& checkpoint);

@@ -32,26 +32,24 @@ const Table<StoredFile>& file_fields() {
 }
 
 const Table<StoredPart>& part_fields() {
-  static const Table<StoredPart> table{
-      {"box", "ranges of indices", "list", true,
-       [](Reader& r, const Json& j, StoredPart& out) {
-         r.list(j, [&](const Json& one, std::size_t) {
-           std::vector<Index> ends;
-           r.list(one, [&](const Json& end, std::size_t) { r.integer(end, ends.emplace_back(), 0); });
-           if (ends.size() != 2) return r.complain(one, "expected [begin, end]");
-           out.box.push_back({ends[0], ends[1]});
-         });
-       }},
-      {"file", "its place in \"files\"", "integer", true,
-       [](Reader& r, const Json& j, StoredPart& out) {
-         std::int64_t file = 0;
-         if (r.integer(j, file, 0, INT32_MAX)) out.file = static_cast<int>(file);
-       }},
-      count_field("offset", "where it begins in the file", &StoredPart::offset),
-      count_field("bytes", "its size", &StoredPart::bytes),
-      {"xxh3", "of each chunk of 4 MiB", "list", true, [](Reader& r, const Json& j, StoredPart& out) {
-         r.list(j, [&](const Json& one, std::size_t) { r.text(one, out.hashes.emplace_back()); });
-       }}};
+  static const Table<StoredPart> table{{"box", "ranges of indices", "list", true,
+                                        [](Reader& r, const Json& j, StoredPart& out) {
+                                          r.list(j, [&](const Json& one, std::size_t) {
+                                            std::vector<Index> ends;
+                                            r.list(one,
+                                                   [&](const Json& end, std::size_t) { r.integer(end, ends.emplace_back(), 0); });
+                                            if (ends.size() != 2) return r.complain(one, "expected [begin, end]");
+                                            out.box.push_back({ends[0], ends[1]});
+                                          });
+                                        }},
+                                       {"file", "its place in \"files\"", "integer", true,
+                                        [](Reader& r, const Json& j, StoredPart& out) {
+                                          std::int64_t file = 0;
+                                          if (r.integer(j, file, 0, INT32_MAX)) out.file = static_cast<int>(file);
+                                        }},
+                                       count_field("offset", "where it begins in the file", &StoredPart::offset),
+                                       count_field("bytes", "its size", &StoredPart::bytes),
+                                       texts_field("xxh3", "of each chunk of 4 MiB", &StoredPart::hashes)};
   return table;
 }
 
@@ -149,10 +147,7 @@ const Table<Manifest>& manifest_fields() {
        [](Reader& r, const Json& j, Manifest& out) {
          if (double rate = 0; r.number(j, rate, {.least = 0})) out.learning_rate = rate;
        }},
-      {"classes", "their names, by number", "list", false,
-       [](Reader& r, const Json& j, Manifest& out) {
-         r.list(j, [&](const Json& one, std::size_t) { r.text(one, out.classes.emplace_back()); });
-       }},
+      texts_field("classes", "their names, by number", &Manifest::classes, false),
       {"data", "where training is in its data", "object", true,
        [](Reader& r, const Json& j, Manifest& out) { r.object(j, position_fields(), out.data); }},
       {"memory", "of evaluations, and of a learning rate that was set", "object", false,

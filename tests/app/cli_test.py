@@ -1616,7 +1616,7 @@ def traces():
     errors = [[abs(row["difference_seconds"]) for row in rank["rows"]] for rank in by_error["ranks"]]
     assert errors == [sorted(its, reverse=True) for its in errors], errors
     assert sorted(room.run("trace", "run", "--by", "error").out.splitlines()) == sorted(room.run("trace", "run", "--by", "time").out.splitlines())
-    # Chrome's trace of any run, without having been asked for before it: the last steps of what --trace wrote.
+    # Chrome's trace of any run, without --trace: the last steps of what --trace wrote.
     room.run("trace", "run", "--chrome", "later.json")
     later = room.json("later.json")["traceEvents"]
     of_step = lambda events: [(e["name"], e["pid"], e["dur"], e["args"]) for e in events if e["ph"] == "X" and e["args"]["step"] == 20 and e["pid"] % 2 == 0]
