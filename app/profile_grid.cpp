@@ -46,6 +46,7 @@ Measurement measured(Runtime& rt, Backend& backend, const Options& options, Cons
   KernelTimingOptions how;
   how.budget_seconds = options.budget_seconds;
   how.progress = [&console](const MeasureProgress& p) {
+    if (p.total == 0) return;
     console.progress(fmt::format("measured {} of {} kernel runs{}", p.done, p.total,
                                  p.seconds_left ? ", about " + seconds_text(*p.seconds_left) + " left" : ""));
   };

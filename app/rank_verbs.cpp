@@ -20,6 +20,7 @@
 #include "balance/timed_steps.h"
 #include "base/at.h"
 #include "base/clock.h"
+#include "base/core_use.h"
 #include "base/units.h"
 #include "explain/explain.h"
 #include "plan/rules_json.h"

@@ -11,6 +11,7 @@
 #include <thread>
 #include <unordered_map>
 
+#include "base/core_use.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "base/quantile.h"
@@ -77,10 +78,23 @@ class KernelMeasurer {
     double paused = 0;
     while (wish == Wish::more) {
       paused += pause_until(rounds_start_ + rounds_ * options_.spread_seconds / std::max(1, rounds_that_fit()));
+      const double began = seconds_now();
+      const std::size_t runs = runs_.size();
+      const CoreUse cores(options_.cores);
       round();
+      const bool disturbed = has_patience(began) && cores.others_share().value_or(0) > kDisturbed;
       rounds_++;
       per_round_ = (seconds_now() - rounds_start_ - paused) / rounds_;
-      wish = agreed(next_wish());
+      wish = agreed(disturbed ? Wish::again : next_wish());
+      if (wish != Wish::again) continue;
+      if (options_.progress) options_.progress({.waits = true});
+      while (agreed(has_patience(began) && others_use(options_.cores) ? Wish::again : Wish::more) == Wish::again) {
+      }
+      forget_runs_from(runs);
+      rounds_--;
+      paused += seconds_now() - began;
+      waited_ += seconds_now() - began;
+      wish = Wish::more;
     }
     return result(wish != Wish::too_slow);
   }
@@ -254,6 +268,13 @@ class KernelMeasurer {
     return pause;
   }
 
+  bool has_patience(double since) const { return waited_ + seconds_now() - since < options_.patience_seconds; }
+  void forget_runs_from(std::size_t first) {
+    for (std::size_t i = first; i < runs_.size(); i++) subjects_[runs_[i].kernel].wall.pop_back();
+    runs_.resize(first);
+    if (!subjects_.empty()) reference_rounds_.pop_back();
+  }
+
   double needed() const { return setup_ + options_.least_rounds * per_round_; }
   int rounds_that_fit() const {
     const double left = options_.budget_seconds - setup_;
@@ -296,7 +317,7 @@ class KernelMeasurer {
   }
 
   Measurement result(bool fits) const {
-    Measurement out{.fits = fits, .needed_seconds = needed(), .rounds = rounds_};
+    Measurement out{.fits = fits, .needed_seconds = needed(), .rounds = rounds_, .waited_seconds = waited_};
     if (!fits) return out;
     const Steadied steady = without_drift(runs_);
     out.slow = steady.slow;
@@ -354,7 +375,7 @@ class KernelMeasurer {
   std::vector<TimedRun> runs_{};  // of all rounds, in their order
   double start_ = seconds_now(), rounds_start_ = 0, reported_ = 0;
   double setup_ = 0, first_sum_ = 0, per_round_ = 0;  // seconds
-  double wall_sum_ = 0, cpu_sum_ = 0;
+  double wall_sum_ = 0, cpu_sum_ = 0, waited_ = 0;
   int rounds_ = 0;
   DeviceMemory* queue_;  // null: kernels have finished when run() returns
   std::unique_ptr<DeviceMemory::Mark> begin_{}, end_{};

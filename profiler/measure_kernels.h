@@ -16,10 +16,12 @@ namespace motley {
 struct MeasureProgress {
   int done = 0, total = 0;               // timed runs; the total shrinks when the times have settled
   std::optional<double> seconds_left{};  // none before the first runs
+  bool waits = false;                    // for other processes to leave the cores
 };
 
-// What a rank requests after a round; the greatest request of all ranks is carried out.
-enum class Wish : int { enough, more, too_slow };
+// What a rank requests after a round; the greatest request of all ranks is carried out. again: other processes disturbed this
+// round, which counts on no rank; there is another one when they have left this rank's cores.
+enum class Wish : int { enough, more, again, too_slow };
 // Collective: called before the first round and after each, returns the greatest of all ranks' requests.
 using RoundBarrier = std::function<Wish(Wish mine)>;
 
@@ -31,6 +33,10 @@ struct KernelTimingOptions {
   Index memory_bytes = 0;     // limit of operands and workspaces; 0: half of the device's
   Index step_bytes = 0;       // memory of the step that has these kernels: operands move through so much of it
   double spread_seconds = 0;  // rounds are spread over so long at least: interference comes and goes in seconds
+  // So long, beside the budget, rounds that other processes disturb are made again and their end is waited for; then every round
+  // counts. 0 where ranks of one host share cores: each would take the others for such processes.
+  double patience_seconds = 0;
+  std::vector<int> cores{};                                // that this process may use
   std::function<void(const MeasureProgress&)> progress{};  // between kernels, at most four times a second
 };
 
@@ -41,6 +47,7 @@ struct Measurement {
   bool fits = true;           // false: least_rounds take needed_seconds, more than the budget (a smaller batch takes less)
   double needed_seconds = 0;  // for least_rounds, including compilation
   int rounds = 0;
+  double waited_seconds = 0;         // of the patience: disturbed rounds, and waiting
   double drift = 0;                  // the reference kernel's slowest round over its fastest, minus 1
   double slow = 1, fast = 1;         // quartiles, over the measurement, of kernel seconds relative to their usual seconds
   double wall_over_cpu = 1;          // above 1.1: other processes used this rank's cores

@@ -23,8 +23,8 @@ namespace {
 
 constexpr double kNearLayouts = 0.15;    // share of the best one's seconds by which others may be slower
 constexpr std::size_t kMostLayouts = 3;  // layouts whose parts are searched
-constexpr std::size_t kSmallStep = 500;  // passes, times ranks: of a small step those within kFarLayouts
-constexpr double kFarLayouts = 0.4;
+constexpr std::size_t kSmallStep =
+    500;                          // passes, times ranks: of a small step all are, since tables' parts of two cuts can be far off
 constexpr double kWorth = 0.005;  // share of the seconds that layers with unlike layouts have to gain
 
 struct Candidate {
@@ -88,10 +88,10 @@ class LayoutChooser {
     }
     std::vector<ChosenLayout> out;
     const bool small = passes_.passes.size() * static_cast<std::size_t>(mesh_.ranks()) <= kSmallStep;
-    const double near = all.front().seconds * (1 + (small ? kFarLayouts : kNearLayouts));
+    const double near = all.front().seconds * (1 + kNearLayouts);
     for (const Candidate& c : all) {  // the nearest; then others until one fits in the devices' memory
       const bool fitting = std::any_of(out.begin(), out.end(), [](const ChosenLayout& o) { return fits(o.parts.plan); });
-      if (out.empty() || (out.size() < kMostLayouts && c.seconds <= near) || !fitting) out.push_back(searched(c));
+      if (out.empty() || (out.size() < kMostLayouts && c.seconds <= near) || small || !fitting) out.push_back(searched(c));
     }
     std::stable_sort(out.begin(), out.end(), [](const ChosenLayout& a, const ChosenLayout& b) { return seconds(a) < seconds(b); });
     const auto simple = std::find_if(out.begin(), out.end(), [](const ChosenLayout& c) { return c.uniform; });

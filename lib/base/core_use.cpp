@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
@@ -12,6 +13,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <thread>
 
 namespace motley {
 namespace {
@@ -117,6 +119,12 @@ std::optional<double> CoreUse::others_share() const {
   const double unresolved = 2 * static_cast<double>(cores_.size()) / ticks_per_second();
   const double others = (*now.busy - *start_.busy) - (now.own - start_.own) - unresolved, waited = now.waited - start_.waited;
   return std::clamp(std::max(others, waited) / all, 0.0, 1.0);
+}
+
+bool others_use(const std::vector<int>& cores) {
+  const CoreUse use(cores);
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  return use.others_share().value_or(0) > kDisturbed;
 }
 
 }  // namespace motley

@@ -7,6 +7,8 @@
 
 namespace motley {
 
+constexpr double kDisturbed = 0.05;  // share of the cores' time that other processes had, from which on timings are not reliable
+
 // Seconds since the machine started in which the cores were in use by any process: user, nice, system, interrupts, and what a
 // hypervisor gave to other machines (steal), from these cores' lines in the text of /proc/stat (proc(5)). None: a core has no line.
 std::optional<double> busy_core_seconds(std::string_view proc_stat, const std::vector<int>& cores, double ticks_per_second);
@@ -42,5 +44,8 @@ class CoreUse {
   std::vector<int> cores_;
   Reading start_;
 };
+
+// Whether other processes use these cores, more than kDisturbed of them; looks for 0.2 s, in which this process should be idle.
+bool others_use(const std::vector<int>& cores);
 
 }  // namespace motley

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "base/clock.h"
+#include "base/core_use.h"
 #include "base/units.h"
 #include "base/version.h"
 #include "explain/describe.h"

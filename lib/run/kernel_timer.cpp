@@ -12,6 +12,8 @@
 #include "base/at.h"
 #include "kernels/operands.h"
 #include "mesh/control.h"
+#include "run/quiet.h"
+#include "run/start.h"
 
 namespace motley {
 
@@ -21,8 +23,10 @@ constexpr double kLeast = 0.05;                                               //
 constexpr int kMostTimerRounds = 25, kMostScale = 3, kRunsOfThreeRounds = 8;  // including those that touch and warm up
 constexpr std::size_t kMostAnchors = 8;
 constexpr double kSpread = 1.0 / 6, kSpreadSeconds = 10;  // of the budget, and at most
+constexpr double kPatience = 6;                           // times the spread: for the whole profile
 constexpr int kTurnsAlone = 3;
-constexpr double kFaster = 1.02;  // anchors' earlier seconds over those now, beyond which the earlier measurement was disturbed
+constexpr double kPatienceAlone = 5;  // seconds: the other ranks wait
+constexpr double kFaster = 1.02;      // anchors' earlier seconds over those now, beyond which the earlier measurement was disturbed
 
 bool has(const std::vector<KernelSpec>& list, const KernelSpec& spec) {
   return std::find(list.begin(), list.end(), spec) != list.end();
@@ -108,19 +112,33 @@ double KernelTimer::spread() const {
   return backend_.device_memory() != nullptr ? 0 : std::min(options_.budget_seconds * kSpread, kSpreadSeconds);
 }
 
+// Seconds that are left to wait for other processes. Collective.
+double KernelTimer::patience() {
+  if (!own_cores_) own_cores_ = has_own_cores(rt_.transport());
+  return *own_cores_ && backend_.device_memory() == nullptr ? std::max(0.0, spread() * kPatience - waited_) : 0;
+}
+
+Measurement KernelTimer::waiting(Measurement made) {
+  waited_ += made.waited_seconds;
+  return made;
+}
+
 Measurement KernelTimer::measured(const std::vector<KernelSpec>& specs, double budget, int most_rounds, double spread_seconds) {
   KernelTimingOptions o;
   o.spread_seconds = spread_seconds;
+  o.patience_seconds = patience();
+  o.cores = allowed_cores();
   o.budget_seconds = budget;
   o.least_rounds = std::min(o.least_rounds, most_rounds);
   o.most_rounds = most_rounds;
   o.step_bytes = step_bytes;
   o.progress = [&](const MeasureProgress& p) {
+    if (p.waits) return say("waiting until other processes leave the cores");
     if (p.total == 0) return;
     say(fmt::format("measured {} of {} kernel runs{}", p.done, p.total,
                     p.seconds_left ? fmt::format(", about {:.0f} s left", *p.seconds_left) : ""));
   };
-  return measure_kernels(backend_, rt_.rank(), specs, o, together());
+  return waiting(measure_kernels(backend_, rt_.rank(), specs, o, together()));
 }
 
 // Of the kernels that take at most a two-hundredth of the budget. Chosen by flops: the one that took longest may just have been
@@ -201,19 +219,24 @@ void KernelTimer::measure_alone(Profile& profile) {
   rt_.phase("measuring each rank alone");
   const std::vector<KernelSpec> specs = own_largest(profile);
   // Per kernel the least of all turns: what disturbs the machine makes kernels slower, for seconds at a time.
-  const auto time = [&](const RoundBarrier& barrier, std::vector<double>& least) {
-    const Measurement made =
-        measure_kernels(backend_, rt_.rank(), specs,
-                        {.budget_seconds = options_.budget_seconds / 30, .most_rounds = 5, .step_bytes = step_bytes}, barrier);
+  const auto time = [&](const RoundBarrier& barrier, double patience, std::vector<double>& least) {
+    const Measurement made = waiting(measure_kernels(backend_, rt_.rank(), specs,
+                                                     {.budget_seconds = options_.budget_seconds / 30,
+                                                      .most_rounds = 5,
+                                                      .step_bytes = step_bytes,
+                                                      .patience_seconds = std::min(patience, kPatienceAlone),
+                                                      .cores = allowed_cores()},
+                                                     barrier));
     for (std::size_t i = 0; i < specs.size(); i++)
       for (const KernelPoint& p : made.points)
         if (p.spec == specs[i]) least[i] = std::min(least[i], p.seconds.typical());
   };
   std::vector<double> shared(specs.size(), HUGE_VAL), alone(specs.size(), HUGE_VAL);
   for (int turn = 0; turn < kTurnsAlone; turn++) {  // together, alone, together, alone ...
-    time(together(), shared);
+    time(together(), patience(), shared);
+    const double left = patience();
     for (int r = 0; r < rt_.ranks(); r++) {
-      if (r == rt_.rank()) time({}, alone);
+      if (r == rt_.rank()) time({}, left, alone);
       agree(rt_.transport(), 0);
     }
   }

@@ -3,6 +3,7 @@
 #pragma once
 #include <motley/measure.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,10 +29,12 @@ class KernelTimer {
   Index step_bytes = 0;  // of this rank's memory, with even parts
 
  private:
-  double seconds() const { return seconds_now() - start_; }
+  double seconds() const { return seconds_now() - start_ - waited_; }  // of the budget
   RoundBarrier together();
   void say_what_is_measured(Index kernels, double budget);
   double spread() const;
+  double patience();
+  Measurement waiting(Measurement made);
   Measurement measured(const std::vector<KernelSpec>& specs, double budget, int most_rounds, double spread_seconds = 0);
   std::vector<KernelSpec> own_largest(const Profile& profile) const;
   std::vector<KernelSpec> anchors(const Profile& profile) const;
@@ -43,6 +46,8 @@ class KernelTimer {
   const MeasureOptions& options_;
   const double start_ = seconds_now();
   double needed_seconds_ = 0;  // for kernels that did not fit
+  double waited_ = 0;          // seconds, for other processes to leave the cores
+  std::optional<bool> own_cores_{};
 };
 
 // The times of kernels at the full batch, from those measured at smaller ones (the same positions): a kernel takes as many times

@@ -14,7 +14,6 @@ namespace motley {
 
 constexpr const char* kStepTimesFile = "step_times.json";  // in the run directory
 constexpr const char* kOldStepTimesFile = "trace.json";    // its name in older runs
-constexpr double kDisturbed = 0.05;                        // share of the time from which on a step's figures are not reliable
 
 struct Quartiles {  // seconds per training step, over the measured steps
   double q25 = 0, median = 0, q75 = 0;

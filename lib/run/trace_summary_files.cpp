@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 
+#include "base/core_use.h"
 #include "base/files.h"
 #include "base/json_fields.h"
 #include "base/units.h"

@@ -21,6 +21,7 @@
 #include "plan/plan_data.h"
 #include "program/memory.h"
 #include "run/agreed.h"
+#include "run/quiet.h"
 #include "run/start.h"
 #include "run/trace_summary.h"
 #include "train/plan_on_rank.h"
@@ -31,6 +32,7 @@ namespace {
 
 constexpr int kLeastStepRounds = 3, kMostStepRounds = 12;
 constexpr int kWarmUp = 1, kLeastSteps = 3, kMostSteps = 20;
+constexpr double kPatience = 3;        // times the limit: for other processes to leave the cores
 constexpr double kOver = 1.2;          // times the limit: more is not begun
 constexpr double kVisitSeconds = 0.3;  // of steps in one visit, where these are short
 
@@ -135,13 +137,27 @@ class Rounds {
 
  private:
   // The same on every rank, so that all take the same decisions.
-  double used() const { return control::all_of(rt_.transport(), seconds_now() - start_).front(); }
+  double used() const { return control::all_of(rt_.transport(), seconds_now() - start_ - waited_).front(); }
+  bool has_patience() const { return own_cores_ && control::all_of(rt_.transport(), waited_).front() < kPatience * limit_; }
+
+  // A visit that other processes disturb is made again when they have left the ranks' cores, as long as there is patience.
+  StepVisit quiet_visit(Visit& visit) {
+    for (;;) {
+      const double began = seconds_now();
+      const StepVisit out = visit.run();
+      if (!out.disturbed || !has_patience()) return out;
+      if (say_) say_("waiting until other processes leave the cores");
+      wait_for_quiet(rt_.transport(), kPatience * limit_ - waited_);
+      waited_ += seconds_now() - began;
+    }
+  }
 
   void visit(std::size_t k) {
     if (say_) say_(fmt::format("running real steps of {} plans (budget {:.0f} s)", plans_.size(), limit_));
     const double before = used();
     try {
-      out_[k].push_back(Visit(rt_, plans_[k]).run());
+      Visit visit(rt_, plans_[k]);
+      out_[k].push_back(quiet_visit(visit));
       ran_ += out_[k].size() == 1 ? 1 : 0;
     } catch (const AgreedError& e) {
       if (e.code() != Exit::device) throw;
@@ -156,6 +172,8 @@ class Rounds {
   std::vector<StepRounds> out_;
   std::vector<double> cost_;
   int ran_ = 0;
+  double waited_ = 0;  // seconds beside the limit
+  const bool own_cores_ = has_own_cores(rt_.transport());
   const double start_ = seconds_now();
 };
 

@@ -208,7 +208,7 @@ TEST_CASE("a budget that three rounds do not fit is reported, not exceeded", "[m
   CHECK(reports > 0);
 }
 
-TEST_CASE("ranks agree on the number of rounds, also a rank without kernels", "[measure]") {
+TEST_CASE("ranks agree on the number of rounds, also a rank without kernels, and which do not count", "[measure]") {
   // Two ranks in turn on one thread would wait for ever: a barrier that stands for a rank which wishes two more rounds.
   SpinBackend backend(20);
   int calls = 0;
@@ -219,6 +219,12 @@ TEST_CASE("ranks agree on the number of rounds, also a rank without kernels", "[
   CHECK(idle.rounds == 6);
   CHECK(idle.points.empty());
   CHECK(idle.notes.empty());
+  calls = 0;
+  auto disturbed = [&](Wish mine) { return ++calls == 2 || calls == 3 || calls == 5 ? Wish::again : mine; };
+  const Measurement quiet = measure_kernels(backend, 0, dense_of({16, 32}), {.least_rounds = 3, .most_rounds = 3}, disturbed);
+  CHECK(quiet.rounds == 3);
+  CHECK(quiet.points.front().seconds.n == 3);
+  CHECK(quiet.waited_seconds > 0);
   auto slow = [](Wish) { return Wish::too_slow; };
   CHECK_FALSE(measure_kernels(backend, 0, dense_of({16}), {}, slow).fits);
 }
