@@ -14,6 +14,7 @@
 #include <numeric>
 #include <set>
 
+#include "app/arranged.h"
 #include "app/cpu_isas.h"
 #include "app/launcher.h"
 #include "app/mpiexec.h"
@@ -37,6 +38,7 @@
 #include "plan/rules_json.h"
 #include "profiler/measure_kernels.h"
 #include "profiler/modelled.h"
+#include "profiler/part_of.h"
 #include "run/agreed.h"
 #include "run/complete_for.h"
 #include "run/planned.h"
@@ -89,6 +91,18 @@ Step step_of(const Job& job) {
   return training(model.loss, job.train.optimizer, planned_options(job.train));
 }
 
+namespace {
+
+// The same for all arrangements of the same devices, which have one profile.
+std::string text_of_devices(const Mesh& mesh) {
+  std::vector<std::string> texts;
+  for (const Device& d : mesh.devices()) texts.push_back(to_text(to_json(Mesh({{"all", 1}}, {d}))));
+  std::sort(texts.begin(), texts.end());
+  return fmt::format("{}", fmt::join(texts, "\n"));
+}
+
+}  // namespace
+
 fs::path profile_path(const Job& job) {
   if (!job.profile.path.empty()) return job.profile.path;
   const fs::path cache = cache_folder();
@@ -96,7 +110,7 @@ fs::path profile_path(const Job& job) {
   std::error_code failed;
   fs::create_directories(cache, failed);
   if (failed || access(cache.c_str(), W_OK) != 0) return {};  // measured, but not kept
-  return cache / fmt::format("profile-{:016x}.json", hash_bytes(host_name() + to_text(to_json(job.mesh))));
+  return cache / fmt::format("profile-{:016x}.json", hash_bytes(host_name() + text_of_devices(job.mesh)));
 }
 
 namespace {
@@ -125,7 +139,7 @@ Profile profile_at_hand(const Job& job) {
   const bool there = fs::exists(file);
   if (!modelled && !needs_profile(job.rules) && !(job.profile.given && there)) return {};
   if (!modelled && !there) throw UserError(missing_profile(file.string()), Exit::missing);
-  Profile profile = modelled ? profile_with_modelled(job) : Profile::load(file);
+  Profile profile = modelled ? profile_with_modelled(job) : in_order_of(job.mesh, Profile::load(file));
   check_device_count(profile, job.mesh.ranks(), file.string());
   for (int r = 0; r < job.mesh.ranks(); r++) {
     if (is_modelled(job.mesh, r)) continue;
@@ -184,7 +198,7 @@ PlanAtHand plan_at_hand(const Job& job, const Step& step, bool with_steps) {
   const std::string file = profile_path(job).string();
   if (measures && job.profile.measure == MeasureWhen::always) return {.why_not = "\"measure\" is \"always\""};
   if (measures && !fs::exists(file)) {
-    const std::string which = job.profile.path.empty() ? " (there is one for each host and mesh)" : "";
+    const std::string which = job.profile.path.empty() ? " (there is one for each host and its devices)" : "";
     return {.why_not = file.empty() ? "profiles are not kept here" : "there is no profile " + file + " yet" + which};
   }
   PlanAtHand out{.profile = profile_at_hand(job)};
@@ -212,7 +226,8 @@ PlanAtHand plan_at_hand(const Job& job, const Step& step, bool with_steps) {
 void check_memory(const Job& job) {
   if (!limits_memory(job.mesh) || has_modelled(job.mesh)) return;
   try {
-    static_cast<void>(plan_at_hand(job, step_of(job)));
+    const Job its = arranged(job, {}).first;
+    static_cast<void>(plan_at_hand(its, step_of(its)));
   } catch (const DeviceError&) {  // a device that is not here
   } catch (const UserError& e) {  // 69: memory; otherwise a profile of another machine, which says nothing about memory here
     if (e.code() == Exit::device) throw;

@@ -18,7 +18,8 @@ namespace motley::app {
 Step step_of(const Job& job);             // of its training, with its batch
 Step evaluation_step_of(const Job& job);  // the forward passes up to the logits, in micro-batches of the job's training
 
-// Location of the job's profile; if the job has no path: in the user's cache, one file per mesh. Empty: there is no cache.
+// Location of the job's profile; if the job has no path: in the user's cache, one file per devices of a mesh. Empty: there is no
+// cache.
 std::filesystem::path profile_path(const Job& job);
 // The profile for a plan if nothing has to be measured. UserError: missing (66).
 Profile profile_at_hand(const Job& job);

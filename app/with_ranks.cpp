@@ -9,8 +9,10 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <tuple>
 
 #include "app/answers.h"
+#include "app/arranged.h"
 #include "app/job_plan.h"
 #include "app/last_word.h"
 #include "app/launch.h"
@@ -69,6 +71,7 @@ bool is_svm(const Options& options) {
 struct Subject {
   std::optional<Job> job{};
   std::optional<Mesh> alone{};
+  std::string axes{};  // what "axes": "auto" chose, for people
   const Mesh& mesh() const { return job ? job->mesh : *alone; }
   std::string text() const { return to_text(job ? job->joined : to_json(*alone), 2) + "\n"; }
   std::vector<std::string> notes() const { return job ? model_notes(job->model) : std::vector<std::string>(); }
@@ -97,7 +100,11 @@ Subject with_devices_for(const Options& options, Subject subject) {
 Subject load_subject(const Options& options) {
   const bool trains = options.verb == Verb::train, reads = trains || options.verb == Verb::verify || options.verb == Verb::eval;
   const Data data = trains && options.from.empty() ? Data::with_weights : reads ? Data::needed : Data::unread;
-  if (has_job(options)) return with_devices_for(options, {load_job(options.files.front(), sets_of(options), data), {}});
+  if (has_job(options)) {
+    Subject subject = with_devices_for(options, {load_job(options.files.front(), sets_of(options), data)});
+    std::tie(*subject.job, subject.axes) = arranged(std::move(*subject.job), options.plan);
+    return subject;
+  }
   if (!options.sets.empty()) throw UserError("--set changes a job, but no JOB is given", Exit::usage);
   return with_devices_for(options, {{}, options.mesh.empty() ? mesh_of(host_facts()) : Mesh::load(options.mesh)});
 }
@@ -428,6 +435,7 @@ int launch_them(const Options& options, const CommandLine& line, Subject subject
     }
     if (options.verb == Verb::train || options.verb == Verb::eval)
       for (const std::string& text : subject.job->report.lines) console.say(LogLevel::info, text);
+    if (!subject.axes.empty()) console.say(LogLevel::info, subject.axes);
     if (options.verb != Verb::profile)
       for (const std::string& note : subject.notes()) console.say(LogLevel::warning, "note: " + note);
     if (options.verb != Verb::profile && options.verb != Verb::verify)  // here, since a rank sees only its own cores
@@ -476,7 +484,9 @@ int with_ranks(const Options& given, const CommandLine& line) {
     }
     const PlanAtHand found = plan_at_hand(*subject.job, step, options.measure && options.step_seconds > 0);
     if (found.plan) {
-      std::vector<std::string> notes = device_notes(subject.mesh());
+      std::vector<std::string> notes;
+      if (!subject.axes.empty()) notes.push_back(subject.axes);
+      for (std::string& note : device_notes(subject.mesh())) notes.push_back(std::move(note));
       for (std::string& note : core_notes(subject.mesh())) notes.push_back(std::move(note));
       if (has_modelled(subject.mesh()))
         for (std::string& note : mesh_notes(subject.mesh())) notes.push_back(std::move(note));

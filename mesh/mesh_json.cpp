@@ -20,6 +20,7 @@ constexpr double kMostPerSecond = 1e24, kMostLinkSeconds = 3600;
 
 struct MeshFile {
   std::vector<Axis> axes{};
+  bool open_axes = false;             // "auto"
   std::vector<Device> devices{};      // each as often as its count says
   std::vector<std::size_t> places{};  // of each device, in the file's list
   std::vector<MeshLink> links{};
@@ -337,9 +338,13 @@ void read_devices(Reader& r, const Json& j, std::size_t place, MeshFile& m) {
 Table<MeshFile> mesh_table(VersionKey version) {
   return {
       version_field<MeshFile>(version),
-      {"axes", "a list of { \"name\", \"size\" }", "list", true,
+      {"axes", "a list of { \"name\", \"size\" }, or `auto`: the planner arranges the devices", "text or list", true,
        [](Reader& r, const Json& j, MeshFile& m) {
-         if (refuse_auto(r, j, "write a list of { \"name\", \"size\" }")) return;
+         if (const auto* word = std::get_if<std::string>(&j.value)) {
+           m.open_axes = *word == "auto";
+           if (!m.open_axes) r.complain(j, "expected \"auto\" or a list of { \"name\", \"size\" }, found " + Reader::kind(j));
+           return;
+         }
          const auto* list = std::get_if<Json::Array>(&j.value);
          if (list != nullptr && (list->empty() || list->size() > kMostAxes))
            return r.complain(
@@ -353,7 +358,7 @@ Table<MeshFile> mesh_table(VersionKey version) {
            m.axes.push_back(std::move(axis));
          });
        },
-       schema_of_list(object_schema(axis_table()))},
+       schema_of_any({schema_of_words({"auto"}), schema_of_list(object_schema(axis_table()))})},
       {"devices", "one per rank (or with a count), row-major in the axes", "list", true,
        [](Reader& r, const Json& j, MeshFile& m) {
          r.list(j, [&](const Json& one, std::size_t i) { read_devices(r, one, i, m); });
@@ -372,6 +377,17 @@ void check_links(Reader& r, const Json& j, const MeshFile& m) {
   for (std::size_t i = 0; i < m.links.size(); i++)
     if (const std::string wrong = link_mistake(m.links, i, m.devices); !wrong.empty())
       complain_below(r, j, "/links/" + std::to_string(i) + "/between", wrong);
+}
+
+// One axis, until the planner has arranged the devices.
+void make_axis(Reader& r, const Json& j, MeshFile& m) {
+  const std::size_t ranks = m.devices.size();
+  if (ranks == 0 || ranks > static_cast<std::size_t>(kMostAlong))
+    return r.in("devices", [&] {
+      r.complain(*j.find("devices"),
+                 "\"axes\": \"auto\" arranges 1 to " + std::to_string(kMostAlong) + " devices, found " + std::to_string(ranks));
+    });
+  m.axes = {{"all", static_cast<int>(ranks)}};
 }
 
 void check_whole(Reader& r, const Json& j, MeshFile& m) {
@@ -472,8 +488,10 @@ MeshParts read_mesh_parts(Reader& reader, const Json& json, VersionKey version) 
            std::none_of(list.begin() + static_cast<std::ptrdiff_t>(before), list.end(),
                         [&](const Complaints::One& one) { return one.path == at || one.path.starts_with(at + "/"); });
   };
-  const bool axes = is_right("axes"), devices = is_right("devices");
-  if (is_list("axes") && is_list("devices")) check_whole(reader, json, file);
+  const bool devices = is_right("devices"), axes = file.open_axes ? devices : is_right("axes");
+  parts.open_axes = file.open_axes;
+  if (file.open_axes && is_list("devices")) make_axis(reader, json, file);
+  if ((file.open_axes || is_list("axes")) && is_list("devices")) check_whole(reader, json, file);
   if (is_list("devices") && is_right("links")) check_links(reader, json, file);
   if (axes) parts.axes = file.axes;
   if (devices) parts.devices = file.devices;

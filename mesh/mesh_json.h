@@ -21,9 +21,10 @@ struct MeshParts {
   std::optional<std::vector<Axis>> axes{};
   std::optional<std::vector<Device>> devices{};
   std::optional<Mesh> whole{};
+  bool open_axes = false;  // "axes": "auto": the planner arranges the devices, which are given along one axis `all`
 };
 MeshParts read_mesh_parts(Reader& reader, const Json& json, VersionKey version);
-// Nothing after a complaint.
+// Nothing after a complaint. "axes": "auto": one axis `all`.
 std::optional<Mesh> read_mesh(Reader& reader, const Json& json, VersionKey version);
 // What is valid but perhaps not meant: devices that are bound to the same core.
 std::vector<std::string> mesh_notes(const Mesh& mesh);

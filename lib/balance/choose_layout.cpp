@@ -106,6 +106,13 @@ class LayoutChooser {
     return out;
   }
 
+  double least_on_tables() const {
+    const LayoutTables tables(passes_, mesh_, choices_, all_->cost);
+    const std::vector<CostTable> costs = tables.tables();
+    const std::vector<int> values = tables.values();
+    return sum_of_tables(costs, values, least_sum(values, costs).values);
+  }
+
  private:
   static double seconds(const ChosenLayout& one) { return fits(one.parts.plan) ? one.parts.plan.step_seconds.value_or(0) : kNever; }
 
@@ -162,6 +169,10 @@ std::vector<ChosenLayout> choose_layouts(const Step& step, const Mesh& mesh, con
   const PricedPasses& priced = *out.front().priced;
   out.front().parts = choose_parts(priced.passes, mesh, rules, profile, dtype, priced.cost);
   return out;
+}
+
+double least_on_tables(const Step& step, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype) {
+  return LayoutChooser(step, mesh, rules, profile, dtype).least_on_tables();
 }
 
 std::vector<LayoutRules> layouts_to_measure(const Step& step, const Mesh& mesh, const LayoutRules& rules) {

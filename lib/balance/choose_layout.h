@@ -30,6 +30,10 @@ struct ChosenLayout {
 std::vector<ChosenLayout> choose_layouts(const Step& step, const Mesh& mesh, const LayoutRules& rules, const Profile& profile,
                                          DType dtype);
 
+// Seconds of the best layout on tables, without a complete plan: they rank meshes, and are no prediction. Rules that leave layouts
+// open. Pure.
+double least_on_tables(const Step& step, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype);
+
 // What a profile has to know to choose between layouts: these rules; where something is open, the uniform layouts.
 std::vector<LayoutRules> layouts_to_measure(const Step& step, const Mesh& mesh, const LayoutRules& rules);
 // The rules of a plan with those parts open again that the given ones, which may leave layouts open, do not say.

@@ -133,14 +133,6 @@ auto load_json(const std::filesystem::path& file, F&& read, JsonLimits limits = 
   return parse_json(file.string(), read_file(file.string()), std::forward<F>(read), limits);
 }
 
-// Refuses "auto" where motley cannot choose yet, and says what to write instead.
-inline bool refuse_auto(Reader& r, const Json& j, const std::string& instead) {
-  const auto* word = std::get_if<std::string>(&j.value);
-  if (word == nullptr || *word != "auto") return false;
-  r.complain(j, "\"auto\" is not built yet; " + instead);
-  return true;
-}
-
 // A text, or a list of texts; `one` reads each. False (after a complaint): neither.
 template <class F>
 bool one_or_several(Reader& r, const Json& j, F&& one) {

@@ -254,8 +254,32 @@ class JobReader {
     return std::nullopt;
   }
 
+  // Rules under "axes": "auto": those that name an axis, and those that leave no layout open.
+  static std::vector<RuleComplaint> complaints_of_open_axes(const LayoutRules& rules) {
+    std::vector<RuleComplaint> out;
+    const auto look = [&](const std::string& at, const std::vector<Rule>& of) {
+      for (const Rule& rule : of)
+        if (!rule.axes.names.empty())
+          out.push_back({at + "/" + rule.dim,
+                         "the mesh's \"axes\" are \"auto\", so they have no names to cut this dim over; expected \"auto\" or null "
+                         "here, or a list of { \"name\", \"size\" } as the mesh's \"axes\""});
+    };
+    look("/split", rules.split);
+    for (const auto& [name, of] : rules.tensors) look("/tensors/" + name, of);
+    if (out.empty() && !rules.open.any())
+      out.push_back({"",
+                     "the mesh's \"axes\" are \"auto\", which are chosen together with the layout, and this layout leaves nothing "
+                     "open; expected \"layout\": \"auto\", or a list of { \"name\", \"size\" } as the mesh's \"axes\""});
+    return out;
+  }
+
   void check_layout(Reader& r, const std::optional<Passes>& passes, const Unbuilt& unbuilt, const JobParts& parts) {
     const Json& layout = *tree_.root().find("layout");
+    if (parts.mesh.open_axes)
+      if (const std::vector<RuleComplaint> wrong = complaints_of_open_axes(*parts.rules); !wrong.empty()) {
+        for (const RuleComplaint& c : wrong) complain_below(r, layout, c.pointer, c.text);
+        return;
+      }
     auto address = [](const auto& known) { return known ? &*known : nullptr; };
     RuleSubject subject{.passes = address(passes),
                         .mesh = address(parts.mesh.whole),
@@ -473,6 +497,7 @@ Job finish(JobTree& tree, JobParts parts, Complaints& complaints, const std::str
   }
   return {parts.name,
           std::move(*parts.mesh.whole),
+          parts.mesh.open_axes,
           std::move(*parts.model),
           std::move(*parts.rules),
           parts.profile,
@@ -501,6 +526,15 @@ Job parse_job(const std::string& name, const std::string& text) {
   if (!tree.parse(name, text)) complaints.raise();
   auto parts = read_parts(tree, complaints, Data::unread);
   return finish(tree, std::move(parts), complaints, name);
+}
+
+Job with_mesh(const Job& job, const Mesh& mesh) {
+  Json joined = job.joined;
+  for (Json::Member& member : std::get<Json::Object>(joined.value))
+    if (member.key == "mesh") member.value = to_json(mesh);
+  Job out = parse_job("the job on its arranged mesh", to_text(joined, 2));
+  out.report = job.report;
+  return out;
 }
 
 Json job_schema() {

@@ -25,6 +25,7 @@ struct ProfileOptions {
 struct Job {
   std::string name{};  // its "name", else the file's name without folder and ending
   Mesh mesh;
+  bool open_axes = false;  // the mesh's axes are "auto": the planner arranges its devices, which are here along one axis
   ModelSpec model{};
   LayoutRules rules{};
   ProfileOptions profile{};
@@ -42,6 +43,9 @@ enum class Data : std::uint8_t { unread, needed, with_weights, decoded };
 Job load_job(const std::string& path, const std::vector<std::string>& sets = {}, Data data = Data::unread);
 // Parses the joined tree that another process made. `name` is shown in complaints.
 Job parse_job(const std::string& name, const std::string& text);
+
+// The job on this mesh, in `joined` too.
+Job with_mesh(const Job& job, const Mesh& mesh);
 
 // What the network expects of samples: its inputs' dims after the batch, and the classes of its loss.
 SampleKind samples_of(const ModelSpec& spec, const Model& model);

@@ -9,6 +9,7 @@
 #include "base/at.h"
 #include "mesh/mesh_json.h"
 #include "plan/rules_json.h"
+#include "profiler/part_of.h"
 
 namespace motley {
 
@@ -115,27 +116,6 @@ Remaining without(const Remaining& from, const LostSlice& slice) {
       return std::none_of(out.mesh.devices().begin(), out.mesh.devices().end(), [&](const Device& d) { return d.name == name; });
     });
   std::erase_if(out.rules.places, [](const auto& one) { return one.second.empty(); });
-  return out;
-}
-
-// The measurements of these devices.
-Profile part_of(const Profile& profile, const std::vector<int>& ranks) {
-  std::vector<int> now(profile.devices.size(), -1);
-  Profile out;
-  out.notes = profile.notes;
-  for (const int was : ranks) {
-    at(now, was) = static_cast<int>(out.devices.size());
-    out.devices.push_back(at(profile.devices, was));
-  }
-  for (KernelPoint point : profile.kernels())
-    if ((point.device = at(now, point.device)) >= 0) out.add(std::move(point));
-  for (Link link : profile.links) {
-    link.from = at(now, link.from);
-    link.to = at(now, link.to);
-    if (link.from >= 0 && link.to >= 0) out.links.push_back(std::move(link));
-  }
-  for (DeviceLink link : profile.device_links)
-    if ((link.device = at(now, link.device)) >= 0) out.device_links.push_back(std::move(link));
   return out;
 }
 

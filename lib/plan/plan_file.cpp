@@ -448,6 +448,26 @@ void require_same(const std::string& name, const Decisions& d, const Step& step,
 
 }  // namespace
 
+std::optional<Mesh> mesh_of_text(const std::string& name, const std::string& text, const Mesh& devices) {
+  const Decisions decisions = read_plan(name, text).decisions;
+  std::vector<Axis> axes;
+  std::int64_t ranks = 1;
+  for (const AxisFile& a : decisions.axes) {
+    if (a.size < 1 || a.size > devices.ranks() / ranks) return std::nullopt;
+    axes.push_back({a.name, static_cast<int>(a.size)});
+    ranks *= a.size;
+  }
+  if (ranks != devices.ranks() || decisions.devices.size() != devices.devices().size()) return std::nullopt;
+  std::vector<Device> ordered;
+  for (const std::string& wanted : decisions.devices) {
+    const auto& all = devices.devices();
+    const auto found = std::find_if(all.begin(), all.end(), [&](const Device& d) { return d.name == wanted; });
+    if (found == all.end()) return std::nullopt;
+    ordered.push_back(*found);
+  }
+  return Mesh(std::move(axes), std::move(ordered), devices.links());
+}
+
 Plan plan_of_text(const std::string& name, const std::string& text, const Step& step, const Mesh& mesh) {
   PlanFile from = read_plan(name, text);
   require_same(name, from.decisions, step, mesh);

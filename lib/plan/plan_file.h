@@ -29,6 +29,8 @@ std::vector<std::string> network_of(const Passes& passes);
 std::optional<std::string> evaluation_text(const std::string& name, const std::string& text);
 // What the plan was made for, a hash of the job's mesh and layout; empty: not given.
 std::string made_for(const std::string& name, const std::string& text);
+// These devices along the axes and in the order of such a text; nothing: it has other devices, or its axes do not fit them.
+std::optional<Mesh> mesh_of_text(const std::string& name, const std::string& text, const Mesh& devices);
 // The plan from such a text. UserError as from Plan::load; name: used in its messages.
 Plan plan_of_text(const std::string& name, const std::string& text, const Step& step, const Mesh& mesh);
 

@@ -20,6 +20,7 @@
 #include "plan/plan_file.h"
 #include "plan/planner.h"
 #include "profiler/join.h"
+#include "profiler/part_of.h"
 #include "program/predict.h"
 #include "run/agreed.h"
 #include "run/complete_for.h"
@@ -98,7 +99,7 @@ class RuntimeMeasurer {
       return its;
     });
     if (text.empty()) return {};
-    Profile profile = Profile::parse(file.string(), text);
+    Profile profile = in_order_of(mesh_, Profile::parse(file.string(), text));
     require_same_devices(rt_, mesh_, profile, file.string());
     return profile;
   }

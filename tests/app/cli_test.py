@@ -266,7 +266,6 @@ def foreign_words():
             (f"{layer}/activation", {**conv, "activation": "leaky_relu"}, None), (f"{layer}/op", {**conv, "op": "lstm"}, None),
             (f"{layer}/op", {**conv, "op": "InstanceNorm2d"}, None),
             ("/train/rebalance", {}, None), ("/train/ema", 0.9, "average"), ("/train/optimizer/no_decay", [], "decay"), ("/data/augmentation", {}, "augment"),
-            ("/mesh/axes", "auto", None),
             ("/model/loss/smoothing", 0.1, "label_smoothing"), ("/model/loss/ignore_label", 0, "ignore_index"), ("/model/loss/class_weights", [], None),
             ("/model/loss/op", "mse", "mean_squared_error"), ("/model/loss/op", "BCEWithLogitsLoss", "binary_cross_entropy"), ("/model/loss/op", "SmoothL1Loss", "huber"), ("/model/loss/op", "l1", "mean_absolute_error"), ("/model/loss/op", "focal", None),
             (f"{layer}/op", {**conv, "op": "Mish"}, "map"),
@@ -290,6 +289,52 @@ def foreign_words():
         hint = f'did you mean "{meant}"?' if meant else "not built yet"
         assert any(f": error: {path}" in line and hint in line for line in done.err.splitlines()), (path, hint, done.err)
         assert meant or "did you mean" not in done.err, (path, done.err)
+
+
+def axes_auto():
+    """Devices that the planner arranges: planned, verified, trained, continued; what cannot be arranged is refused."""
+    room = Room()
+    open_axes = job(4)
+    del open_axes["layout"]
+    open_axes["mesh"]["axes"] = "auto"
+    described = json.loads(json.dumps(open_axes))
+    numbers = {"kind": "modelled", "memory_bytes_per_second": 1e10, "flops_per_second": 1e9}
+    described["mesh"]["devices"] = [{**numbers, "name": name, "host": host, "flops_per_second": rate}
+                                    for name, host, rate in [("a", "x", 4e9), ("b", "y", 4e9), ("c", "x", 1e9), ("d", "y", 1e9)]]
+    described["mesh"]["links"] = [{"between": "hosts", "seconds": 1e-5, "bytes_per_second": 1e8}, {"between": "ranks", "seconds": 1e-6, "bytes_per_second": 1e10}]
+    room.write("described.json", described)
+    has(room.run("check", "described.json", room.write("mesh.json", {"version": 1, **described["mesh"]})).out, "described.json: job", "mesh.json: mesh")
+    has(room.run("plan", "described.json").out, "note: axes auto: ", "predicted ", "; next best ", " complete plans")
+    done = room.run("plan", "described.json", "--format", "json", "-o", "plan.json")
+    has(done.err, "note: axes auto: ")
+    chosen = room.json("plan.json")["decisions"]
+    assert sorted(chosen["devices"]) == ["a", "b", "c", "d"] and math.prod(a["size"] for a in chosen["axes"]) == 4, chosen
+    has(room.run("explain", "described.json").out, "ranks (modelled)")
+    has(room.run("explain", "described.json", "--plan", "plan.json").out, "ranks (modelled)")
+    # The chosen arrangement, given by hand, has the same plan.
+    by_name = {d["name"]: d for d in described["mesh"]["devices"]}
+    by_hand = {**described, "mesh": {**described["mesh"], "axes": chosen["axes"], "devices": [by_name[n] for n in chosen["devices"]]}}
+    room.run("plan", room.write("by hand.json", by_hand), "--format", "json", "-o", "by hand plan.json")
+    assert room.json("by hand plan.json")["decisions"] == chosen
+    # Devices that are here.
+    room.write("job.json", open_axes)
+    has(room.run("train", "job.json", "--run-dir", "first").err, "axes auto: all devices along one axis, since nothing is measured yet")
+    has(room.run("train", "job.json", "--run-dir", "run", "--set", "train.checkpoint={\"every_steps\": 5}").err, "axes auto: ", "complete plan")
+    assert len(room.json("run/job.resolved.json")["mesh"]["devices"]) == 4 and room.json("run/job.resolved.json")["mesh"]["axes"] != "auto"
+    room.run("verify", "job.json")
+    for ranks in (1, 2, 3):
+        few = json.loads(json.dumps(open_axes))
+        few["mesh"]["devices"] = few["mesh"]["devices"][:ranks]
+        done = room.run("plan", room.write(f"{ranks}.json", few))
+        has(done.err + done.out, f"axes auto: all {ranks}, the only arrangement")
+    # Refused.
+    for key, value, wrong in [
+            ("layout", {}, '/layout: the mesh\'s "axes" are "auto", which are chosen together with the layout'),
+            ("layout", {"split": {"filters": "all"}}, '/layout/split/filters: the mesh\'s "axes" are "auto", so they have no names'),
+            ("layout", {"split": {"batch": "auto", "filters": "all"}}, '/layout/split/filters: the mesh\'s "axes" are "auto", so they have no names'),
+            ("mesh", {**open_axes["mesh"], "axes": "automatic"}, '/mesh/axes: expected "auto" or a list of { "name", "size" }, found "automatic"'),
+            ("mesh", {**open_axes["mesh"], "devices": []}, '/mesh/devices: "axes": "auto" arranges 1 to 4096 devices, found 0')]:
+        has(room.run("check", room.write("bad.json", {**open_axes, key: value}), code=78).err, wrong)
 
 
 def plan_and_run_files():
@@ -2791,7 +2836,7 @@ def freezes():
     has(room.run("check", room.write("all.json", job(freeze=["*"])), code=78).err, "/train/freeze: all parameters are frozen: there is nothing to train")
 
 
-TESTS = [usage, doctor, one_core_of_two_units, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, modelled, explains, notes, given_plans, measured_plans, real_steps, little_memory, verifies, trains, continues_from_weights, begins_with_weights, tables_of_positions, freezes, keeps_weights, layers_called_as_gpt2s, own_data, wide_tokens, several_inputs, stores_in_bf16, sums_with_parameters, names_of_layers, closed_pipe, full_pipes, refuses_weights, resumes, stopped_runs, traces, reports, writes_events, refusals, other_launchers, stops, paths_through_links, links_in_run_directories, directories_of_others, files_of_another_user, keeps_other_files, pipes, run_directory_removed, deaths, deaths_under_mpiexec, launcher_killed, restarts, stops_while_a_rank_hangs, leaves_out_lost_devices, evaluates_by_epoch, decided_by_evaluations, optimizers, other_losses, verifies_inference, progress]
+TESTS = [usage, doctor, one_core_of_two_units, gpu_not_here, checks, foreign_words, axes_auto, plan_and_run_files, large_files, schemas, plans, modelled, explains, notes, given_plans, measured_plans, real_steps, little_memory, verifies, trains, continues_from_weights, begins_with_weights, tables_of_positions, freezes, keeps_weights, layers_called_as_gpt2s, own_data, wide_tokens, several_inputs, stores_in_bf16, sums_with_parameters, names_of_layers, closed_pipe, full_pipes, refuses_weights, resumes, stopped_runs, traces, reports, writes_events, refusals, other_launchers, stops, paths_through_links, links_in_run_directories, directories_of_others, files_of_another_user, keeps_other_files, pipes, run_directory_removed, deaths, deaths_under_mpiexec, launcher_killed, restarts, stops_while_a_rank_hangs, leaves_out_lost_devices, evaluates_by_epoch, decided_by_evaluations, optimizers, other_losses, verifies_inference, progress]
 
 
 def main(tests):

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "balance/arrange.h"
+
+#include <fmt/format.h>
+#include <motley/error.h>
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "balance/choose_layout.h"
+#include "balance/dim_tables.h"
+#include "base/at.h"
+#include "base/json.h"
+#include "base/units.h"
+#include "mesh/mesh_json.h"
+#include "profiler/part_of.h"
+
+namespace motley {
+
+namespace {
+
+constexpr std::size_t kMostPlanned = 12;
+constexpr std::size_t kFewToPrice = 1000;  // passes, times ranks: of a small step no arrangement is dropped for its seconds
+constexpr double kNearTables = 0.15;      // share of the least sum by which others may be dearer
+constexpr int kMostListed = 8;            // ranks whose devices a text names
+
+// What a mesh says of a device that its kernels' seconds follow from.
+std::string kind_of(Device device) {
+  device.name.clear();
+  device.host.clear();
+  device.index = 0;
+  device.cores.clear();
+  if (device.of) {
+    Device of = *device.of;
+    of.name.clear();
+    of.host.clear();
+    of.index = 0;
+    of.cores.clear();
+    device.of = std::make_shared<const Device>(std::move(of));
+  }
+  return to_text(to_json(Mesh({{"all", 1}}, {std::move(device)})));
+}
+
+// Equal numbers for equal texts, in the order in which these appear.
+std::vector<int> numbered(const std::vector<std::string>& texts) {
+  std::vector<int> out;
+  std::vector<std::string> known;
+  for (const std::string& text : texts) {
+    const auto found = std::find(known.begin(), known.end(), text);
+    out.push_back(static_cast<int>(found - known.begin()));
+    if (found == known.end()) known.push_back(text);
+  }
+  return out;
+}
+
+class Arranger {
+ public:
+  explicit Arranger(const Mesh& given) : given_(given) {
+    std::vector<std::string> kinds, hosts;
+    for (const Device& d : given.devices()) {
+      kinds.push_back(kind_of(d));
+      hosts.push_back(d.host);
+    }
+    kinds_ = numbered(kinds);
+    hosts_ = numbered(hosts);
+  }
+
+  std::vector<Arrangement> run() {
+    const int ranks = given_.ranks();
+    std::vector<int> listed(static_cast<std::size_t>(ranks));
+    std::iota(listed.begin(), listed.end(), 0);
+    add({{"all", ranks}}, listed, "one axis");
+    for (int outer = 2; outer <= ranks / 2; outer++) {
+      if (ranks % outer != 0) continue;
+      const int inner = ranks / outer;
+      const std::vector<Axis> axes{{"outer", outer}, {"inner", inner}};
+      add(axes, listed, "as listed");
+      for (const auto& [what, number] : {std::pair{"hosts", &hosts_}, {"kinds", &kinds_}}) {
+        std::vector<int> sorted = listed;
+        std::stable_sort(sorted.begin(), sorted.end(), [&, of = number](int a, int b) { return at(*of, a) < at(*of, b); });
+        add(axes, sorted, fmt::format("{} along outer", what));
+        std::vector<int> turned;
+        for (int o = 0; o < outer; o++)
+          for (int i = 0; i < inner; i++) turned.push_back(at(sorted, i * outer + o));
+        add(axes, turned, fmt::format("{} along inner", what));
+      }
+    }
+    return std::move(out_);
+  }
+
+ private:
+  void add(const std::vector<Axis>& axes, const std::vector<int>& ranks, std::string how) {
+    std::vector<std::pair<int, int>> places;
+    std::vector<Device> devices;
+    for (const int r : ranks) {
+      places.emplace_back(at(kinds_, r), at(hosts_, r));
+      devices.push_back(given_.device(r));
+    }
+    for (std::size_t k = 0; k < out_.size(); k++)
+      if (out_[k].mesh.axes() == axes && places_[k] == places) return;
+    places_.push_back(std::move(places));
+    out_.push_back({Mesh(axes, std::move(devices), given_.links()), std::move(how)});
+  }
+
+  const Mesh& given_;
+  std::vector<int> kinds_{}, hosts_{};  // by rank
+  std::vector<std::vector<std::pair<int, int>>> places_{};
+  std::vector<Arrangement> out_{};
+};
+
+// Drops arrangements but the first by their tables. How many.
+int drop_by_tables(std::vector<Arrangement>& all, const Step& step, const LayoutRules& rules, const Profile& profile, DType dtype) {
+  const std::size_t before = all.size(), size = step.passes().passes.size() * static_cast<std::size_t>(all.front().mesh.ranks());
+  const bool small = size <= kFewToPrice;
+  if (small && before <= kMostPlanned) return 0;
+  for (Arrangement& one : all) one.seconds = least_on_tables(step, one.mesh, rules, in_order_of(one.mesh, profile), dtype);
+  std::stable_sort(all.begin() + 1, all.end(), [](const Arrangement& a, const Arrangement& b) { return a.seconds < b.seconds; });
+  const double most = small ? kNever : std::min(all[0].seconds, all[1].seconds) * (1 + kNearTables);
+  while (all.size() > 1 && (all.size() > kMostPlanned || all.back().seconds > most)) all.pop_back();
+  return static_cast<int>(before - all.size());
+}
+
+double predicted_seconds(const Step& step, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype) {
+  const PlanData plan = choose_layouts(step, mesh, rules, profile, dtype).front().parts.plan;
+  return fits(plan) ? plan.step_seconds.value_or(kNever) : kNever;
+}
+
+}  // namespace
+
+std::vector<Arrangement> arrangements(const Mesh& given) {
+  return Arranger(given).run();
+}
+
+PlannedArrangements plan_arrangements(const Step& step, const Mesh& given, const LayoutRules& rules, const Profile& profile,
+                                      DType dtype) {
+  check(!profile.empty(), "arrangements are compared by a profile");
+  PlannedArrangements out{arrangements(given)};
+  if (out.planned.size() == 1) return out;
+  out.dropped = drop_by_tables(out.planned, step, rules, profile, dtype);
+  std::optional<UserError> refused;
+  for (Arrangement& one : out.planned) try {
+      one.seconds = predicted_seconds(step, one.mesh, rules, in_order_of(one.mesh, profile), dtype);
+    } catch (const UserError& e) {
+      one.seconds = kNever;
+      refused = e;
+    }
+  const auto faster = [](const Arrangement& a, const Arrangement& b) { return a.seconds < b.seconds; };
+  std::stable_sort(out.planned.begin(), out.planned.end(), faster);
+  if (refused && out.planned.front().seconds == kNever) throw UserError(*refused);
+  return out;
+}
+
+std::string text_of(const Arrangement& one) {
+  std::string out;
+  for (const Axis& a : one.mesh.axes()) out += fmt::format("{}{} {}", out.empty() ? "" : " x ", a.name, a.size);
+  if (one.mesh.axes().size() == 1) return out;
+  out += ", " + one.how;
+  const int inner = one.mesh.axes().back().size;
+  for (int r = 0; r < one.mesh.ranks() && one.mesh.ranks() <= kMostListed; r++)
+    out += fmt::format("{}{}{}",
+                       r == 0           ? ": ["
+                       : r % inner == 0 ? "], ["
+                                        : ", ",
+                       one.mesh.device(r).name, r + 1 == one.mesh.ranks() ? "]" : "");
+  return out;
+}
+
+std::string text_of(const PlannedArrangements& all) {
+  const Arrangement& best = all.planned.front();
+  std::string out = "axes auto: " + text_of(best);
+  if (all.planned.size() == 1 && all.dropped == 0) return out + ", the only arrangement";
+  const auto seconds = [](const Arrangement& one) {
+    return one.seconds < kNever ? seconds_text(one.seconds) : "too little memory";
+  };
+  out += ", predicted " + seconds(best);
+  if (all.planned.size() > 1) out += fmt::format("; next best {}, {}", text_of(all.planned[1]), seconds(all.planned[1]));
+  out += fmt::format("; {} complete plan{}", all.planned.size(), all.planned.size() == 1 ? "" : "s");
+  if (all.dropped > 0) out += fmt::format(", {} more arrangement{} dropped by tables", all.dropped, all.dropped == 1 ? "" : "s");
+  return out;
+}
+
+}  // namespace motley

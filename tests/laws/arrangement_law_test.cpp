@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// "axes": "auto": the chosen arrangement is predicted no slower than one axis and than every arrangement planned by hand, and given
+// by hand it has the same plan.
+#include <motley/ops.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <set>
+
+#include "balance/arrange.h"
+#include "plan/plan_data.h"
+#include "profiler/part_of.h"
+#include "tests/support/synthetic_profile.h"
+
+using namespace motley;
+
+namespace {
+
+Mesh listed(const std::vector<std::string>& hosts, const std::vector<std::string>& isas) {
+  std::vector<Device> devices;
+  for (std::size_t r = 0; r < hosts.size(); r++)
+    devices.push_back({.name = "d" + std::to_string(r), .host = hosts[r], .isa = isas[r]});
+  return {{{"all", static_cast<int>(hosts.size())}}, std::move(devices)};
+}
+
+// Links between hosts are a hundred times slower than those of one.
+Profile profile_of(const Mesh& mesh, const std::vector<double>& speeds) {
+  Profile out = testing::synthetic_profile(mesh, speeds, 10e9);
+  for (Link& link : out.links)
+    if (mesh.device(link.from).host != mesh.device(link.to).host) link.segments.front().bytes_per_second = 100e6;
+  return out;
+}
+
+Step small_step() {
+  const Dim batch{"batch", 12}, classes{"classes", 10};
+  Graph g;
+  const Tensor image = g.input("image", {batch, {"channels", 3}, {"rows", 8}, {"cols", 8}});
+  const Tensor label = g.input("label", {batch}, DType::i32);
+  const Tensor h = max_pool2d(relu(conv2d(image, {.out = {"filters", 24}, .window = 3, .padding = same})), {.window = 2});
+  return training(mean(softmax_cross_entropy(dense(h, {.out = {classes}}), label, classes)), Sgd{.learning_rate = 0.05});
+}
+
+double by_hand(const Step& step, const Mesh& mesh, const Profile& profile) {
+  return *balance(step, mesh, LayoutRules::automatic(), in_order_of(mesh, profile)).data().step_seconds;
+}
+
+}  // namespace
+
+TEST_CASE("the chosen arrangement is the least predicted of the list, and the same given by hand") {
+  struct Case {
+    std::vector<std::string> hosts, isas;
+    std::vector<double> speeds;
+  };
+  const std::vector<Case> cases{
+      {{"", "", "", ""}, {"", "avx2", "", "avx2"}, {1, 0.5, 1, 0.5}},
+      {{"a", "b", "a", "b"}, {"", "", "", ""}, {1, 1, 1, 1}},
+      {{"a", "a", "a", "b", "b", "b"}, {"", "avx2", "sse41", "", "avx2", "sse41"}, {1, 0.5, 0.2, 1, 0.5, 0.2}}};
+  const Step step = small_step();
+  for (const Case& c : cases) {
+    const Mesh mesh = listed(c.hosts, c.isas);
+    const Profile profile = profile_of(mesh, c.speeds);
+    const PlannedArrangements all = plan_arrangements(step, mesh, LayoutRules::automatic(), profile, DType::f32);
+    REQUIRE(all.planned.size() > 1);
+    CHECK(all.planned.size() <= 12);
+    CHECK(all.planned.size() + static_cast<std::size_t>(all.dropped) == arrangements(mesh).size());
+    const Arrangement& best = all.planned.front();
+    for (const Arrangement& one : arrangements(mesh)) {
+      CAPTURE(text_of(one), text_of(all));
+      const double seconds = by_hand(step, one.mesh, profile);
+      CHECK(best.seconds <= seconds * (1 + 1e-12));
+      if (text_of(one) == text_of(best)) CHECK(best.seconds == Approx(seconds).epsilon(1e-12));
+    }
+  }
+}
+
+TEST_CASE("arrangements: each device once, no two alike; one axis for one device and for a prime number") {
+  for (const std::size_t ranks : {1, 2, 3, 7}) {
+    const std::vector<std::string> same_for_all(ranks);
+    CHECK(arrangements(listed(same_for_all, same_for_all)).size() == 1);
+  }
+  CHECK(arrangements(listed({"", "", "", ""}, {"", "", "", ""})).size() == 2);  // equal devices: 4 and 2 x 2
+  const Mesh mesh = listed({"a", "a", "b", "b"}, {"", "avx2", "", "avx2"});
+  const std::vector<Arrangement> all = arrangements(mesh);
+  CHECK(all.front().mesh.axes() == std::vector<Axis>{{"all", 4}});
+  std::set<std::string> texts;
+  for (const Arrangement& one : all) {
+    std::set<std::string> names;
+    for (const Device& d : one.mesh.devices()) names.insert(d.name);
+    CHECK(names.size() == 4);
+    texts.insert(text_of(one));
+  }
+  CHECK(texts == std::set<std::string>{"all 4", "outer 2 x inner 2, as listed: [d0, d1], [d2, d3]",
+                                       "outer 2 x inner 2, hosts along inner: [d0, d2], [d1, d3]"});
+}
+
+TEST_CASE("a profile in another order is the same profile") {
+  const Mesh mesh = listed({"a", "a", "b", "b"}, {"", "", "", ""});
+  const Mesh turned({{"all", 4}}, {mesh.device(2), mesh.device(0), mesh.device(3), mesh.device(1)});
+  const Profile profile = profile_of(mesh, {1, 0.5, 0.3, 0.2}), other = in_order_of(turned, profile);
+  CHECK(other.devices[0].name == "d2");
+  CHECK(other.seconds(0, 2, 1 << 20).seconds == profile.seconds(2, 3, 1 << 20).seconds);
+  CHECK(other.seconds(0, 1, 1 << 20).seconds == profile.seconds(2, 0, 1 << 20).seconds);
+  CHECK(in_order_of(mesh, other).json() == profile.json());
+}
