@@ -21,10 +21,11 @@ namespace motley {
 
 namespace {
 
-constexpr std::size_t kMostPlanned = 12;
-constexpr std::size_t kFewToPrice = 1000;  // passes, times ranks: of a small step no arrangement is dropped for its seconds
-constexpr double kNearTables = 0.15;      // share of the least sum by which others may be dearer
-constexpr int kMostListed = 8;            // ranks whose devices a text names
+constexpr std::size_t kMostPlanned = 12;        // of a small step
+constexpr std::size_t kMostPlannedOfLarge = 3;  // of others: a complete plan takes seconds
+constexpr std::size_t kFewToPrice = 1000;       // passes, times ranks: of a small step no arrangement is dropped for its seconds
+constexpr double kNearTables = 0.15;            // share of the least sum by which others may be dearer
+constexpr int kMostListed = 8;                  // ranks whose devices a text names
 
 // What a mesh says of a device that its kernels' seconds follow from.
 std::string kind_of(Device device) {
@@ -117,8 +118,9 @@ int drop_by_tables(std::vector<Arrangement>& all, const Step& step, const Layout
   if (small && before <= kMostPlanned) return 0;
   for (Arrangement& one : all) one.seconds = least_on_tables(step, one.mesh, rules, in_order_of(one.mesh, profile), dtype);
   std::stable_sort(all.begin() + 1, all.end(), [](const Arrangement& a, const Arrangement& b) { return a.seconds < b.seconds; });
+  const std::size_t kept = small ? kMostPlanned : kMostPlannedOfLarge;
   const double most = small ? kNever : std::min(all[0].seconds, all[1].seconds) * (1 + kNearTables);
-  while (all.size() > 1 && (all.size() > kMostPlanned || all.back().seconds > most)) all.pop_back();
+  while (all.size() > 1 && (all.size() > kept || all.back().seconds > most)) all.pop_back();
   return static_cast<int>(before - all.size());
 }
 
