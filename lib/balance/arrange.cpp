@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "balance/choose_layout.h"
@@ -22,7 +23,7 @@ namespace motley {
 namespace {
 
 constexpr std::size_t kMostPlanned = 12;        // of a small step
-constexpr std::size_t kMostPlannedOfLarge = 3;  // of others: a complete plan takes seconds
+constexpr std::size_t kMostPlannedOfLarge = 2;  // of others: a complete plan takes seconds
 constexpr std::size_t kFewToPrice = 1000;       // passes, times ranks: of a small step no arrangement is dropped for its seconds
 constexpr double kNearTables = 0.15;            // share of the least sum by which others may be dearer
 constexpr int kMostListed = 8;                  // ranks whose devices a text names
@@ -111,15 +112,30 @@ class Arranger {
   std::vector<Arrangement> out_{};
 };
 
+// Besides the first those with as many ranks along outer as there are hosts, or kinds of devices: tables take seconds each, too.
+void keep_groups(std::vector<Arrangement>& all) {
+  std::set<std::string> hosts, kinds;
+  for (const Device& d : all.front().mesh.devices()) {
+    hosts.insert(d.host);
+    kinds.insert(kind_of(d));
+  }
+  const auto is_other = [&](const Arrangement& one) {
+    const auto outer = static_cast<std::size_t>(one.mesh.axes().front().size);
+    return outer != hosts.size() && outer != kinds.size();
+  };
+  all.erase(std::remove_if(all.begin() + 1, all.end(), is_other), all.end());
+}
+
 // Drops arrangements but the first by their tables. How many.
 int drop_by_tables(std::vector<Arrangement>& all, const Step& step, const LayoutRules& rules, const Profile& profile, DType dtype) {
   const std::size_t before = all.size(), size = step.passes().passes.size() * static_cast<std::size_t>(all.front().mesh.ranks());
   const bool small = size <= kFewToPrice;
   if (small && before <= kMostPlanned) return 0;
+  if (!small) keep_groups(all);
   for (Arrangement& one : all) one.seconds = least_on_tables(step, one.mesh, rules, in_order_of(one.mesh, profile), dtype);
   std::stable_sort(all.begin() + 1, all.end(), [](const Arrangement& a, const Arrangement& b) { return a.seconds < b.seconds; });
   const std::size_t kept = small ? kMostPlanned : kMostPlannedOfLarge;
-  const double most = small ? kNever : std::min(all[0].seconds, all[1].seconds) * (1 + kNearTables);
+  const double most = small || all.size() == 1 ? kNever : std::min(all[0].seconds, all[1].seconds) * (1 + kNearTables);
   while (all.size() > 1 && (all.size() > kept || all.back().seconds > most)) all.pop_back();
   return static_cast<int>(before - all.size());
 }

@@ -26,8 +26,9 @@ struct PlannedArrangements {
   std::vector<Arrangement> planned{};  // completely; the fastest first, of equal ones the first of arrangements()
   int dropped = 0;                     // by their tables
 };
-// At most 12, one axis among them: those with the least sum of tables (choose_layout.h); of a step that is not small at most 3,
-// those within 15 % of the least. profile: of the given mesh, not empty. UserError: none can be planned. Pure.
+// At most 12, one axis among them: those with the least sum of tables (choose_layout.h); of a step that is not small at most 2,
+// those within 15 % of the least, with as many ranks along outer as there are hosts or kinds of devices. profile: of the given
+// mesh, not empty. UserError: none can be planned. Pure.
 PlannedArrangements plan_arrangements(const Step& step, const Mesh& given, const LayoutRules& rules, const Profile& profile,
                                       DType dtype);
 
