@@ -32,7 +32,7 @@ namespace {
 
 constexpr int kLeastStepRounds = 3, kMostStepRounds = 12;
 constexpr int kWarmUp = 1, kLeastSteps = 3, kMostSteps = 20;
-constexpr double kPatience = 3;        // times the limit: for other processes to leave the cores
+constexpr double kStepsPatience = 3;   // times the limit: for other processes to leave the cores
 constexpr double kOver = 1.2;          // times the limit: more is not begun
 constexpr double kVisitSeconds = 0.3;  // of steps in one visit, where these are short
 
@@ -138,7 +138,7 @@ class Rounds {
  private:
   // The same on every rank, so that all take the same decisions.
   double used() const { return control::all_of(rt_.transport(), seconds_now() - start_ - waited_).front(); }
-  bool has_patience() const { return own_cores_ && control::all_of(rt_.transport(), waited_).front() < kPatience * limit_; }
+  bool has_patience() const { return own_cores_ && control::all_of(rt_.transport(), waited_).front() < kStepsPatience * limit_; }
 
   // A visit that other processes disturb is made again when they have left the ranks' cores, as long as there is patience.
   StepVisit quiet_visit(Visit& visit) {
@@ -147,7 +147,7 @@ class Rounds {
       const StepVisit out = visit.run();
       if (!out.disturbed || !has_patience()) return out;
       if (say_) say_("waiting until other processes leave the cores");
-      wait_for_quiet(rt_.transport(), kPatience * limit_ - waited_);
+      wait_for_quiet(rt_.transport(), kStepsPatience * limit_ - waited_);
       waited_ += seconds_now() - began;
     }
   }
