@@ -29,7 +29,8 @@ std::pair<Job, std::string> arranged(Job job, const std::filesystem::path& plan)
     const auto mesh = mesh_of_text(plan.string(), read_file(plan.string()), job.mesh);
     return {with_mesh(job, mesh.value_or(job.mesh)), ""};
   }
-  if (arrangements(job.mesh).size() == 1) return {with_mesh(job, job.mesh), text_of(PlannedArrangements{arrangements(job.mesh)})};
+  if (const PlannedArrangements all{arrangements(job.mesh)}; all.planned.size() == 1)
+    return {with_mesh(job, job.mesh), text_of(all)};
   const Profile profile = known_profile(job);
   if (profile.empty())
     return {

@@ -96,7 +96,7 @@ namespace {
 // The same for all arrangements of the same devices, which have one profile.
 std::string text_of_devices(const Mesh& mesh) {
   std::vector<std::string> texts;
-  for (const Device& d : mesh.devices()) texts.push_back(to_text(to_json(Mesh({{"all", 1}}, {d}))));
+  for (const Device& d : mesh.devices()) texts.push_back(to_text(to_json(d)));
   std::sort(texts.begin(), texts.end());
   return fmt::format("{}", fmt::join(texts, "\n"));
 }

@@ -439,6 +439,8 @@ Json to_json(const DeviceNumbers& n) {
   return out;
 }
 
+}  // namespace
+
 Json to_json(const Device& d) {
   Json out;
   if (!d.name.empty()) out.set("name", d.name);
@@ -470,8 +472,6 @@ Json to_json(const Device& d) {
   if (!d.host.empty()) out.set("host", d.host);
   return out;
 }
-
-}  // namespace
 
 MeshParts read_mesh_parts(Reader& reader, const Json& json, VersionKey version) {
   const std::size_t before = reader.complaints.list.size();

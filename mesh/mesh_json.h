@@ -29,6 +29,7 @@ std::optional<Mesh> read_mesh(Reader& reader, const Json& json, VersionKey versi
 // What is valid but perhaps not meant: devices that are bound to the same core.
 std::vector<std::string> mesh_notes(const Mesh& mesh);
 Json to_json(const Mesh& mesh);
+Json to_json(const Device& device);  // as in a mesh's list
 Json mesh_schema(VersionKey version);
 
 }  // namespace motley

@@ -88,13 +88,13 @@ class KernelMeasurer {
       wish = agreed(disturbed ? Wish::again : next_wish());
       if (wish != Wish::again) continue;
       if (options_.progress) options_.progress({.waits = true});
-      while (agreed(has_patience(began) && others_use(options_.cores) ? Wish::again : Wish::more) == Wish::again) {
-      }
-      forget_runs_from(runs);
-      rounds_--;
-      paused += seconds_now() - began;
-      waited_ += seconds_now() - began;
-      wish = Wish::more;
+      do {
+        wish = agreed(has_patience(began) && others_use(options_.cores) ? Wish::again : Wish::more);
+      } while (wish == Wish::again);
+      take_back_round(runs);
+      const double lost = seconds_now() - began;
+      paused += lost;
+      waited_ += lost;
     }
     return result(wish != Wish::too_slow);
   }
@@ -269,7 +269,9 @@ class KernelMeasurer {
   }
 
   bool has_patience(double since) const { return waited_ + seconds_now() - since < options_.patience_seconds; }
-  void forget_runs_from(std::size_t first) {
+  // The last round, whose runs begin with this one, does not count.
+  void take_back_round(std::size_t first) {
+    rounds_--;
     for (std::size_t i = first; i < runs_.size(); i++) subjects_[runs_[i].kernel].wall.pop_back();
     runs_.resize(first);
     if (!subjects_.empty()) reference_rounds_.pop_back();

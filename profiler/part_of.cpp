@@ -41,7 +41,8 @@ Profile in_order_of(const Mesh& mesh, Profile profile) {
     if (of == profile.devices.end()) return profile;
     ranks.push_back(static_cast<int>(of - profile.devices.begin()));
   }
-  return std::is_sorted(ranks.begin(), ranks.end()) ? profile : part_of(profile, ranks);
+  if (std::is_sorted(ranks.begin(), ranks.end())) return profile;
+  return part_of(profile, ranks);
 }
 
 }  // namespace motley

@@ -28,21 +28,18 @@ constexpr std::size_t kFewToPrice = 1000;       // passes, times ranks: of a sma
 constexpr double kNearTables = 0.15;            // share of the least sum by which others may be dearer
 constexpr int kMostListed = 8;                  // ranks whose devices a text names
 
-// What a mesh says of a device that its kernels' seconds follow from.
-std::string kind_of(Device device) {
+Device without_place(Device device) {
   device.name.clear();
   device.host.clear();
   device.index = 0;
   device.cores.clear();
-  if (device.of) {
-    Device of = *device.of;
-    of.name.clear();
-    of.host.clear();
-    of.index = 0;
-    of.cores.clear();
-    device.of = std::make_shared<const Device>(std::move(of));
-  }
-  return to_text(to_json(Mesh({{"all", 1}}, {std::move(device)})));
+  if (device.of) device.of = std::make_shared<const Device>(without_place(*device.of));
+  return device;
+}
+
+// What a mesh says of a device that its kernels' seconds follow from.
+std::string kind_of(const Device& device) {
+  return to_text(to_json(without_place(device)));
 }
 
 // Equal numbers for equal texts, in the order in which these appear.

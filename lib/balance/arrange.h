@@ -18,8 +18,8 @@ struct Arrangement {
 };
 
 // One axis `all`, with the devices as listed; then for every a * b = ranks, both above 1, axes `outer` of a and `inner` of b: the
-// devices as listed, hosts along either axis, kinds of devices along either axis. Of those with alike devices (name, index and
-// cores aside) at all places only the first.
+// devices as listed, hosts along either axis, kinds of devices along either axis. Of those with equal devices (but for name, index
+// and cores) at all places only the first.
 std::vector<Arrangement> arrangements(const Mesh& given);
 
 struct PlannedArrangements {

@@ -23,9 +23,8 @@ namespace {
 
 constexpr double kNearLayouts = 0.15;    // share of the best one's seconds by which others may be slower
 constexpr std::size_t kMostLayouts = 3;  // layouts whose parts are searched
-constexpr std::size_t kSmallStep =
-    500;                          // passes, times ranks: of a small step all are, since tables' parts of two cuts can be far off
-constexpr double kWorth = 0.005;  // share of the seconds that layers with unlike layouts have to gain
+constexpr std::size_t kSmallStep = 500;  // passes, times ranks: then all are; tables' parts of two cuts can be twice too slow
+constexpr double kWorth = 0.005;         // share of the seconds that layers with unlike layouts have to gain
 
 struct Candidate {
   std::vector<int> chosen{};
@@ -60,6 +59,14 @@ std::vector<std::vector<int>> uniform_layouts(const Step& step, const Mesh& mesh
   return out;
 }
 
+struct Tabled {
+  Tabled(const Passes& passes, const Mesh& mesh, const LayoutChoices& choices, const Cost& cost)
+      : tables(passes, mesh, choices, cost) {}
+  const LayoutTables tables;
+  const std::vector<CostTable> costs = tables.tables();
+  const std::vector<int> values = tables.values(), least = least_sum(values, costs).values;  // least: the chosen ones
+};
+
 class LayoutChooser {
  public:
   LayoutChooser(const Step& step, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype)
@@ -73,17 +80,14 @@ class LayoutChooser {
         choices_(passes_, mesh, rules) {}
 
   std::vector<ChosenLayout> run() {
-    const LayoutTables tables(passes_, mesh_, choices_, all_->cost);
-    const std::vector<CostTable> costs = tables.tables();
-    const std::vector<int> values = tables.values();
-    const std::vector<int> least = least_sum(values, costs).values;
-    std::vector<Candidate> all{{least, choices_.rules(least)}};
+    const Tabled on(passes_, mesh_, choices_, all_->cost);
+    std::vector<Candidate> all{{on.least, choices_.rules(on.least)}};
     if (!profile_.empty() || !can_be_planned(step_, mesh_, all.front().rules)) {
       for (const std::vector<int>& chosen : uniform_layouts(step_, mesh_, choices_))
         if (std::none_of(all.begin(), all.end(), [&](const Candidate& c) { return c.chosen == chosen; }))
           all.push_back({chosen, choices_.rules(chosen), true});
       for (Candidate& c : all)
-        c.seconds = seconds_of(*priced_.of(c.rules), mesh_, tables.with_parts(c.rules), profile_, dtype_).value_or(kNever);
+        c.seconds = seconds_of(*priced_.of(c.rules), mesh_, on.tables.with_parts(c.rules), profile_, dtype_).value_or(kNever);
       std::stable_sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; });
     }
     std::vector<ChosenLayout> out;
@@ -100,17 +104,15 @@ class LayoutChooser {
       out.pop_back();
     if (out.front().parts.may_improve) search_parts(out.front(), Moves::units);
     ChosenLayout& best = out.front();
-    best.layers = layers(costs, values, best);
+    best.layers = layers(on.costs, on.values, best);
     for (std::size_t k = 1; k < out.size() && !profile_.empty(); k++)
       best.others += fmt::format("{}{} ({})", k == 1 ? "" : ", ", out[k].text, seconds_text(seconds(out[k])));
     return out;
   }
 
   double least_on_tables() const {
-    const LayoutTables tables(passes_, mesh_, choices_, all_->cost);
-    const std::vector<CostTable> costs = tables.tables();
-    const std::vector<int> values = tables.values();
-    return sum_of_tables(costs, values, least_sum(values, costs).values);
+    const Tabled on(passes_, mesh_, choices_, all_->cost);
+    return sum_of_tables(on.costs, on.values, on.least);
   }
 
  private:

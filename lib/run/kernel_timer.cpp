@@ -12,7 +12,6 @@
 #include "base/at.h"
 #include "kernels/operands.h"
 #include "mesh/control.h"
-#include "run/quiet.h"
 #include "run/start.h"
 
 namespace motley {
@@ -112,13 +111,12 @@ double KernelTimer::spread() const {
   return backend_.device_memory() != nullptr ? 0 : std::min(options_.budget_seconds * kSpread, kSpreadSeconds);
 }
 
-// Seconds that are left to wait for other processes. Collective.
-double KernelTimer::patience() {
-  if (!own_cores_) own_cores_ = has_own_cores(rt_.transport());
-  return *own_cores_ && backend_.device_memory() == nullptr ? std::max(0.0, spread() * kPatience - waited_) : 0;
+// Seconds that are left to wait for other processes.
+double KernelTimer::patience() const {
+  return own_cores_ && backend_.device_memory() == nullptr ? std::max(0.0, spread() * kPatience - waited_) : 0;
 }
 
-Measurement KernelTimer::waiting(Measurement made) {
+Measurement KernelTimer::with_wait_counted(Measurement made) {
   waited_ += made.waited_seconds;
   return made;
 }
@@ -133,12 +131,12 @@ Measurement KernelTimer::measured(const std::vector<KernelSpec>& specs, double b
   o.most_rounds = most_rounds;
   o.step_bytes = step_bytes;
   o.progress = [&](const MeasureProgress& p) {
-    if (p.waits) return say("waiting until other processes leave the cores");
+    if (p.waits) return say(kWaitsForOthers);
     if (p.total == 0) return;
     say(fmt::format("measured {} of {} kernel runs{}", p.done, p.total,
                     p.seconds_left ? fmt::format(", about {:.0f} s left", *p.seconds_left) : ""));
   };
-  return waiting(measure_kernels(backend_, rt_.rank(), specs, o, together()));
+  return with_wait_counted(measure_kernels(backend_, rt_.rank(), specs, o, together()));
 }
 
 // Of the kernels that take at most a two-hundredth of the budget. Chosen by flops: the one that took longest may just have been
@@ -220,13 +218,13 @@ void KernelTimer::measure_alone(Profile& profile) {
   const std::vector<KernelSpec> specs = own_largest(profile);
   // Per kernel the least of all turns: what disturbs the machine makes kernels slower, for seconds at a time.
   const auto time = [&](const RoundBarrier& barrier, double patience, std::vector<double>& least) {
-    const Measurement made = waiting(measure_kernels(backend_, rt_.rank(), specs,
-                                                     {.budget_seconds = options_.budget_seconds / 30,
-                                                      .most_rounds = 5,
-                                                      .step_bytes = step_bytes,
-                                                      .patience_seconds = std::min(patience, kPatienceAlone),
-                                                      .cores = allowed_cores()},
-                                                     barrier));
+    const Measurement made = with_wait_counted(measure_kernels(backend_, rt_.rank(), specs,
+                                                               {.budget_seconds = options_.budget_seconds / 30,
+                                                                .most_rounds = 5,
+                                                                .step_bytes = step_bytes,
+                                                                .patience_seconds = std::min(patience, kPatienceAlone),
+                                                                .cores = allowed_cores()},
+                                                               barrier));
     for (std::size_t i = 0; i < specs.size(); i++)
       for (const KernelPoint& p : made.points)
         if (p.spec == specs[i]) least[i] = std::min(least[i], p.seconds.typical());

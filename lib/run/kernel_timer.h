@@ -3,16 +3,16 @@
 #pragma once
 #include <motley/measure.h>
 
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
 #include "profiler/measure_kernels.h"
+#include "run/quiet.h"
 
 namespace motley {
 
-// All functions except say() are collective.
+// All functions except say() are collective, the constructor too.
 class KernelTimer {
  public:
   KernelTimer(Runtime& rt, Backend& backend, const MeasureOptions& options) : rt_(rt), backend_(backend), options_(options) {}
@@ -33,8 +33,8 @@ class KernelTimer {
   RoundBarrier together();
   void say_what_is_measured(Index kernels, double budget);
   double spread() const;
-  double patience();
-  Measurement waiting(Measurement made);
+  double patience() const;
+  Measurement with_wait_counted(Measurement made);
   Measurement measured(const std::vector<KernelSpec>& specs, double budget, int most_rounds, double spread_seconds = 0);
   std::vector<KernelSpec> own_largest(const Profile& profile) const;
   std::vector<KernelSpec> anchors(const Profile& profile) const;
@@ -44,10 +44,10 @@ class KernelTimer {
   Runtime& rt_;
   Backend& backend_;
   const MeasureOptions& options_;
+  const bool own_cores_ = has_own_cores(rt_.transport());
   const double start_ = seconds_now();
   double needed_seconds_ = 0;  // for kernels that did not fit
   double waited_ = 0;          // seconds, for other processes to leave the cores
-  std::optional<bool> own_cores_{};
 };
 
 // The times of kernels at the full batch, from those measured at smaller ones (the same positions): a kernel takes as many times

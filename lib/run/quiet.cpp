@@ -2,11 +2,8 @@
 #include "run/quiet.h"
 
 #include <fmt/format.h>
-#include <limits.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <set>
 #include <span>
 #include <sstream>
@@ -14,16 +11,16 @@
 
 #include "base/clock.h"
 #include "base/core_use.h"
+#include "base/host.h"
 #include "mesh/control.h"
 #include "run/start.h"
 
 namespace motley {
 
 bool has_own_cores(Transport& transport) {
-  std::array<char, HOST_NAME_MAX + 1> host{};
-  gethostname(host.data(), host.size() - 1);
+  const std::string machine = machine_id();
   std::string mine;
-  for (int core : allowed_cores()) mine += fmt::format("{} {}\n", host.data(), core);
+  for (int core : allowed_cores()) mine += fmt::format("{} {}\n", machine, core);
   std::set<std::string> different;
   std::size_t all = 0;
   for (const auto& bytes : transport.gather_all(std::as_bytes(std::span(mine)))) {

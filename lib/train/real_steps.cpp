@@ -146,7 +146,7 @@ class Rounds {
       const double began = seconds_now();
       const StepVisit out = visit.run();
       if (!out.disturbed || !has_patience()) return out;
-      if (say_) say_("waiting until other processes leave the cores");
+      if (say_) say_(kWaitsForOthers);
       wait_for_quiet(rt_.transport(), kStepsPatience * limit_ - waited_);
       waited_ += seconds_now() - began;
     }

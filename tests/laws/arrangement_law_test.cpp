@@ -73,7 +73,7 @@ TEST_CASE("the chosen arrangement is the least predicted of the list, and the sa
   }
 }
 
-TEST_CASE("arrangements: each device once, no two alike; one axis for one device and for a prime number") {
+TEST_CASE("arrangements: each device once, no two equal; one axis for one device and for a prime number") {
   for (const std::size_t ranks : {1, 2, 3, 7}) {
     const std::vector<std::string> same_for_all(ranks);
     CHECK(arrangements(listed(same_for_all, same_for_all)).size() == 1);
