@@ -14,6 +14,7 @@
 #include "base/units.h"
 #include "plan/check_rules.h"
 #include "plan/planner.h"
+#include "plan/sketch.h"
 #include "plan/statistics.h"
 #include "program/predict.h"
 
@@ -24,22 +25,23 @@ namespace {
 constexpr double kNearLayouts = 0.15;    // share of the best one's seconds by which others may be slower
 constexpr std::size_t kMostLayouts = 3;  // layouts whose parts are searched
 constexpr std::size_t kSmallStep = 500;  // passes, times ranks: then all are; tables' parts of two cuts can be twice too slow
+constexpr double kSketchError = 0.4;     // share of the least sketch's seconds by which others that are predicted may be slower
 constexpr double kWorth = 0.005;         // share of the seconds that layers with unlike layouts have to gain
 
 struct Candidate {
   std::vector<int> chosen{};
   LayoutRules rules{};
   bool uniform = false;
-  double seconds = kNever;  // predicted, with the parts of the tables
+  std::optional<PlanData> plan{};  // with the parts of the tables; nothing: it cannot be planned
+  double seconds = kNever;         // of its sketch, or predicted where that is not much slower than the best
 };
 
-// Nothing: these layouts cannot be planned.
-std::optional<double> seconds_of(const PricedPasses& priced, const Mesh& mesh, const LayoutRules& resolved, const Profile& profile,
-                                 DType dtype) {
+std::optional<PlanData> plan_of(const PricedPasses& priced, const Mesh& mesh, const LayoutRules& resolved, const Profile& profile,
+                                DType dtype) {
   try {
-    const PlanData plan = predicted(plan_with(priced.passes, mesh, resolved, profile, dtype, &priced.cost), profile);
+    PlanData plan = plan_with(priced.passes, mesh, resolved, profile, dtype, &priced.cost);
     if (undefined_statistics(plan, mesh)) return std::nullopt;
-    return plan.step_seconds;
+    return plan;
   } catch (const UserError&) {
     return std::nullopt;
   }
@@ -86,9 +88,8 @@ class LayoutChooser {
       for (const std::vector<int>& chosen : uniform_layouts(step_, mesh_, choices_))
         if (std::none_of(all.begin(), all.end(), [&](const Candidate& c) { return c.chosen == chosen; }))
           all.push_back({chosen, choices_.rules(chosen), true});
-      for (Candidate& c : all)
-        c.seconds = seconds_of(*priced_.of(c.rules), mesh_, on.tables.with_parts(c.rules), profile_, dtype_).value_or(kNever);
-      std::stable_sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; });
+      for (Candidate& c : all) c.plan = plan_of(*priced_.of(c.rules), mesh_, on.tables.with_parts(c.rules), profile_, dtype_);
+      predict_nearest(all);
     }
     std::vector<ChosenLayout> out;
     const bool small = passes_.passes.size() * static_cast<std::size_t>(mesh_.ranks()) <= kSmallStep;
@@ -102,7 +103,7 @@ class LayoutChooser {
     if (simple != out.end() && seconds(*simple) * (1 - kWorth) < seconds(out.front())) std::rotate(out.begin(), simple, simple + 1);
     while (out.size() > kMostLayouts || (out.size() > 1 && !(seconds(out.back()) <= seconds(out.front()) * (1 + kNearLayouts))))
       out.pop_back();
-    if (out.front().parts.may_improve) search_parts(out.front(), Moves::units);
+    if (out.front().parts.may_improve) search_parts(out.front(), Near::plans);
     ChosenLayout& best = out.front();
     best.layers = layers(on.costs, on.values, best);
     for (std::size_t k = 1; k < out.size() && !profile_.empty(); k++)
@@ -116,6 +117,22 @@ class LayoutChooser {
   }
 
  private:
+  // The fastest first.
+  void predict_nearest(std::vector<Candidate>& all) {
+    const auto sort = [&] {
+      std::stable_sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; });
+    };
+    for (Candidate& c : all)
+      if (c.plan) c.seconds = profile_.empty() ? 0 : Sketcher(*c.plan, mesh_, priced_.of(c.rules)->cost).of(c.plan->rules).seconds;
+    sort();
+    const double near = all.front().seconds * (1 + kSketchError);
+    for (Candidate& c : all) {
+      if (!c.plan || c.seconds > near) continue;
+      predict(*c.plan, profile_);
+      c.seconds = c.plan->step_seconds.value_or(0);
+    }
+    sort();
+  }
   static double seconds(const ChosenLayout& one) { return fits(one.parts.plan) ? one.parts.plan.step_seconds.value_or(0) : kNever; }
 
   // Per bundle the change of it alone that costs least on the tables, in proportion to the plan's seconds.
@@ -144,11 +161,11 @@ class LayoutChooser {
 
   ChosenLayout searched(const Candidate& of) {
     ChosenLayout out{choices_.text(of.chosen), of.chosen, of.rules, priced_.of(of.rules), {}, of.uniform};
-    search_parts(out, Moves::none);
+    search_parts(out, Near::sketches);
     return out;
   }
-  void search_parts(ChosenLayout& of, Moves moves) const {
-    of.parts = choose_parts(of.priced->passes, mesh_, of.rules, profile_, dtype_, of.priced->cost, moves);
+  void search_parts(ChosenLayout& of, Near near) const {
+    of.parts = choose_parts(of.priced->passes, mesh_, of.rules, profile_, dtype_, of.priced->cost, near);
   }
 
   const Step& step_;

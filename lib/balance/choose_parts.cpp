@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <map>
 #include <optional>
@@ -23,6 +24,7 @@
 #include "plan/parts_text.h"
 #include "plan/planner.h"
 #include "plan/schedules.h"
+#include "plan/sketch.h"
 
 namespace motley {
 
@@ -30,9 +32,11 @@ namespace {
 
 constexpr double kRounding = 1e-9;
 constexpr double kWorthRound = 0.01;   // gain of a round of moved units after which there is another one
+constexpr double kWorthPlan = 0.002;   // gain by a sketch for which a plan is made
+constexpr double kSmallStep = 500;     // passes, times ranks: a plan takes little, and a sketch says less of tiny kernels
+constexpr int kSketchRounds = 3;       // each with the picks of a plan of its own
 constexpr std::size_t kFinalists = 3;  // plans of which overlap is counted
 constexpr int kTiled = 24;             // plans that are tiled to fit
-constexpr int kFewestPlans = 8;        // of the list, however large the step
 constexpr int kRounds = 4, kFitRounds = 12, kSteps = 8;
 constexpr double kNear = 0.15;  // share of the chosen plan's seconds; see ChosenParts::near
 constexpr std::size_t kMostNear = 8;
@@ -53,7 +57,7 @@ std::string explain(const DimBalance& best) {
 class Chooser {
  public:
   Chooser(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype, const Cost& cost,
-          Moves moves)
+          Near near)
       : passes_(passes),
         mesh_(mesh),
         rules_(rules),
@@ -61,10 +65,12 @@ class Chooser {
         variables_(variables_of(passes, mesh, rules)),
         all_(static_cast<std::size_t>(mesh.ranks()), true),
         cost_(cost),
-        moves_(moves),
+        near_(near),
         trials_(passes, mesh, rules, profile, dtype, variables_, cost_) {
     const double size = static_cast<double>(passes.passes.size()) * static_cast<double>(mesh.ranks());
-    most_plans_ = static_cast<int>(std::clamp(20000 / size, double{kFewestPlans}, 96.0));
+    most_plans_ = static_cast<int>(std::clamp(20000 / size, 8.0, 96.0));
+    small_ = size <= kSmallStep;
+    most_sketches_ = static_cast<int>(std::clamp(80000 / size, 8.0, 400.0));
   }
 
   ChosenParts choose() {
@@ -84,8 +90,8 @@ class Chooser {
           "to cost as much as 50 flops");
     out.rules = with_parts(rules_, mesh_, variables_, best.of.parts);
     out.plan = std::move(best.plan);
-    out.base = std::move(base_);
     out.may_improve = may_improve_;
+    out.base = std::move(base_);
     list_near(out, best);
     list_cuts(out, best.of.why);
     return out;
@@ -164,6 +170,13 @@ class Chooser {
     RankSet ranks{};
     std::optional<std::vector<Listed>> proposals{};  // made when it is their turn
   };
+  // Parts that were compared, by a plan or by a sketch.
+  struct Compared {
+    Proposal of{};
+    double lacking = kNever, seconds = kNever;  // as of a Trial
+    std::vector<double> load{};                 // per rank: how full its memory is; of a sketch: busy seconds
+  };
+  using Compare = std::function<Compared(const Proposal&)>;  // LayoutError: lists that do not tile
 
   // The sets of ranks that are tried, the least bound first.
   void list_sets() {
@@ -223,9 +236,46 @@ class Chooser {
     if (std::isfinite(fused)) bounds_ = PartBounds(*base_, mesh_, cost_, variables_, std::min(fused, 1.0));
     list_sets();
     consider(best);
-    may_improve_ = moves_ == Moves::none && most_plans_ > kFewestPlans;
-    if (!may_improve_) move_units(best, most_plans_ - kFewestPlans);
+    may_improve_ = small_ && near_ == Near::sketches;
+    if (small_ && near_ == Near::plans) {
+      improve_by_plans(best);
+      return best;
+    }
+    for (int round = 0; round < kSketchRounds && improved_by_sketches(best); round++) {
+    }
     return best;
+  }
+
+  // Parts near the best ones and, for each variable, those of other plans of the list.
+  void improve_by_plans(Trial& best) {
+    const Compare compare = [&](const Proposal& of) {
+      Trial trial = tried(of);
+      Compared out = compared(trial);
+      take(std::move(trial), best, kRounding);
+      return out;
+    };
+    Compared now = compared(best);
+    mix(now, most_plans_, compare);
+    move_units(now, most_plans_, compare);
+  }
+
+  // The same, compared with the best plan's picks; a plan is made of the fastest. Whether it became the best.
+  bool improved_by_sketches(Trial& best) {
+    if (!std::isfinite(best.seconds)) return false;
+    Sketcher sketches(best.plan, mesh_, cost_);
+    const double scale = best.seconds / std::max(sketches.of(best.plan.rules).seconds, 1e-30);
+    const Compare compare = [&](const Proposal& of) {
+      Sketch sketch = sketches.of(with_parts(rules_, mesh_, variables_, of.parts));
+      return Compared{of, 0, sketch.defined ? scale * sketch.seconds : kNever, std::move(sketch.busy)};
+    };
+    const Compared now = compare(best.of);
+    Compared least = now;
+    mix(least, most_sketches_, compare);
+    move_units(least, most_sketches_, compare);
+    if (least.seconds > now.seconds * (1 - kWorthPlan)) return false;
+    const double before = best.seconds;
+    complete(least.of, best, false);
+    return best.seconds < before;
   }
 
   // From the parts next to the fastest ones that fit, or lack less memory; then the list again; at last tiles for the fastest plans
@@ -238,7 +288,7 @@ class Chooser {
     Trial best = fit(tried(std::move(fastest.of)));
     go_back(full, best);
     consider(best);
-    move_units(best, most_plans_);
+    improve_by_plans(best);
     trials_.tiles = true;
     int left = kTiled;
     std::vector<Listed> lacking = std::exchange(lacking_, {});
@@ -278,64 +328,81 @@ class Chooser {
     return to;
   }
 
-  // Evaluates the list until none of it can be faster (with several variables also the sets that alone cannot be); then the best
-  // with one variable's parts from another plan of the list. As many as the step's size allows.
+  // Evaluates the list until none of it can be faster; as many as the step's size allows.
   void consider(Trial& best) {
     int left = most_plans_;
-    const auto consider_one = [&](const Proposal& of, double bound, bool listed) {
-      if (left == 0 || bound >= best.seconds || tried_.contains(of.parts)) return;
-      complete(of, best, listed);
-      left--;
-    };
-    std::vector<const Proposal*> list;
     for (SetOfRanks& set : sets_) {
-      if (left == 0 || (set.bound >= best.seconds && variables_.size() == 1)) break;
+      if (left == 0 || set.bound >= best.seconds) break;
       for (const Listed& one : proposals_of(set)) {
-        consider_one(one.of, one.bound, true);
-        list.push_back(&one.of);
+        if (left == 0 || one.bound >= best.seconds || tried_.contains(one.of.parts)) continue;
+        complete(one.of, best, true);
+        left--;
       }
     }
-    for (std::size_t i = 0; i < variables_.size(); i++)
-      for (const Proposal* other : list) {
-        Proposal next = best.of;
-        next.parts[i] = other->parts[i];
-        next.why[i] = other->why[i];
-        consider_one(next, bounds_.of(next.parts, mesh_, variables_), false);
-      }
   }
 
-  // Units of one part to another one, first from the fullest rank to the emptiest, while less memory is lacking or the step is
-  // faster.
-  void move_units(Trial& best, int left) {
+  Compared compared(const Trial& trial) const {
+    Compared out{trial.of, trial.lacking, trial.seconds, {}};
+    for (int r = 0; r < mesh_.ranks(); r++) out.load.push_back(fullness(trial.plan, r));
+    return out;
+  }
+
+  // Whether the parts were new and not certain to be slower.
+  bool compare_with(Compared& best, const Proposal& of, const Compare& compare) {
+    if (tried_.contains(of.parts) || bounds_.of(of.parts, mesh_, variables_) >= best.seconds) return false;
+    try {
+      Compared one = compare(of);
+      tried_.insert_or_assign(of.parts, one.seconds);
+      if (best.lacking > 0 ? one.lacking < best.lacking : one.seconds < best.seconds * (1 - kRounding)) best = std::move(one);
+    } catch (const LayoutError&) {
+      tried_.emplace(of.parts, kNever);
+    }
+    return true;
+  }
+
+  // With one variable's parts from another of the list, also from sets of ranks that alone cannot be faster.
+  void mix(Compared& best, int left, const Compare& compare) {
+    for (std::size_t i = 0; i < variables_.size() && variables_.size() > 1; i++)
+      for (SetOfRanks& set : sets_)
+        for (const Listed& other : proposals_of(set)) {
+          if (left == 0) return;
+          Proposal next = best.of;
+          next.parts[i] = other.of.parts[i];
+          next.why[i] = other.of.why[i];
+          if (compare_with(best, next, compare)) left--;
+        }
+  }
+
+  // Units of one part to another one, first from the rank with the most load to the one with the least, while less memory is
+  // lacking or the step is faster.
+  void move_units(Compared& best, int left, const Compare& compare) {
     for (double lacking = kNever, seconds = kNever;
          std::isfinite(best.lacking) && (best.lacking < lacking || best.seconds < seconds * (1 - kWorthRound));) {
       lacking = best.lacking, seconds = best.seconds;
       for (std::size_t i = 0; i < variables_.size(); i++)
         for (std::size_t list = 0; list < best.of.parts[i].lists.size() && trials_.is_free(i); list++)
-          for (Proposal& next : moved(best, i, list)) {
+          for (const Proposal& next : moved(best, i, list)) {
             if (left == 0) return;
-            if (tried_.contains(next.parts) || bounds_.of(next.parts, mesh_, variables_) >= best.seconds) continue;
-            complete(next, best, false);
-            left--;
+            if (compare_with(best, next, compare)) left--;
           }
     }
   }
 
   // All of a part, then each time a third less, down to one unit.
-  std::vector<Proposal> moved(const Trial& best, std::size_t i, std::size_t list) const {
+  std::vector<Proposal> moved(const Compared& best, std::size_t i, std::size_t list) const {
     const PartLists& now = best.of.parts[i];
-    std::vector<double> full(now.lists[list].size(), 0.0);
+    std::vector<double> load(now.lists[list].size(), 0.0);
     for (int r = 0; r < mesh_.ranks(); r++)
       if (list_of(mesh_, now.per, r) == list) {
-        double& most = at(full, part_of(mesh_, variables_[i].axes, r));
-        most = std::max(most, fullness(best.plan, r));
+        double& most = at(load, part_of(mesh_, variables_[i].axes, r));
+        most = std::max(most, at(best.load, r));
       }
     std::vector<std::pair<std::size_t, std::size_t>> pairs;
-    for (std::size_t from = 0; from < full.size(); from++)
-      for (std::size_t to = 0; to < full.size(); to++)
+    for (std::size_t from = 0; from < load.size(); from++)
+      for (std::size_t to = 0; to < load.size(); to++)
         if (from != to) pairs.emplace_back(from, to);
     std::stable_sort(pairs.begin(), pairs.end(),
-                     [&](const auto& a, const auto& b) { return full[a.first] - full[a.second] > full[b.first] - full[b.second]; });
+                     [&](const auto& a, const auto& b) { return load[a.first] - load[a.second] > load[b.first] - load[b.second]; });
     std::vector<Proposal> out;
     for (const auto& [from, to] : pairs)
       for (Index units = now.lists[list][from]; units > 0; units -= (units + 2) / 3) {
@@ -460,8 +527,8 @@ class Chooser {
   std::vector<Variable> variables_;
   RankSet all_;
   const Cost& cost_;
-  const Moves moves_;
-  bool may_improve_ = false;
+  const Near near_;
+  bool small_ = false, may_improve_ = false;
   PartTrials trials_;
   std::optional<PlanData> base_{};  // even parts
   std::vector<double> alone_{};     // per rank: seconds of the whole step
@@ -472,7 +539,7 @@ class Chooser {
   std::vector<Listed> lacking_{};           // the predicted seconds of those that lack little memory
   Assignment fixed_{};                      // what rules with parts "proportional" require
   std::vector<std::vector<Index>> caps_{};  // per variable and part, once memory does not suffice
-  int most_plans_ = 0;                      // of the list, and of moved units
+  int most_plans_ = 0, most_sketches_ = 0;  // of the list; near the best
 };
 
 }  // namespace
@@ -484,8 +551,8 @@ Cost cost_for(const Passes& passes, const Mesh& mesh, const Profile& profile, DT
 }
 
 ChosenParts choose_parts(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype,
-                         const Cost& cost, Moves moves) {
-  return Chooser(passes, mesh, rules, profile, dtype, cost, moves).choose();
+                         const Cost& cost, Near near) {
+  return Chooser(passes, mesh, rules, profile, dtype, cost, near).choose();
 }
 
 }  // namespace motley

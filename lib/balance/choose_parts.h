@@ -21,20 +21,22 @@ struct ChosenParts {
   std::vector<Assignment> near{};
   std::vector<CutChoice> cuts{};
   std::vector<std::string> notes{};
-  bool may_improve = false;  // Moves::none: moved units might have made it faster
+  bool may_improve = false;  // Near::plans would have gone on
 };
 
-enum class Moves : std::uint8_t { none, units };  // none: for a comparison of layouts
+// How parts near the best of the list are compared where the step is small; else always by sketches.
+enum class Near : std::uint8_t { sketches, plans };
 
 // With a profile: the least predicted of a list of whole plans in virtual time: on all ranks, on each rank alone, on every prefix
 // of the ranks by speed, on all without one host, and (with up to four ranks) on every set of them; each with even, proportional,
 // and best parts on staircase tables of the kernels (exact on these tables where balance_sum says so), on several axes also with
 // lists that differ along one. No plan is made where kernels alone (part_bounds.h) take longer than the best plan so far.
-// Then the best gets one variable's parts from another plan of the list and, unless the step is large, units move between parts.
+// Then the best gets one variable's parts from another of the list, and units move between parts, compared by sketches
+// (plan/sketch.h); a plan is made of the fastest.
 // Limits of memory are looked at only if that plan exceeds one: then the search goes on from parts near it that fit.
 // Without a profile: even. `cost`: cost_for() these arguments. Pure.
 ChosenParts choose_parts(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype,
-                         const Cost& cost, Moves moves = Moves::units);
+                         const Cost& cost, Near near = Near::plans);
 // Of the profile; without one all ranks are equally fast.
 Cost cost_for(const Passes& passes, const Mesh& mesh, const Profile& profile, DType dtype);
 

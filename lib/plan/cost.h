@@ -6,9 +6,11 @@
 
 #include <map>
 #include <tuple>
+#include <unordered_map>
 #include <vector>
 
 #include "base/at.h"
+#include "base/hash.h"
 #include "plan/plan_data.h"
 
 namespace motley {
@@ -40,7 +42,10 @@ class Cost {
   std::vector<Format> formats_;
   std::vector<int> hosts_, machines_;
   double message_weight_;
-  mutable std::vector<std::map<Box, double>> known_;                        // [rank * passes + pass]
+  struct HashOfBox {
+    std::size_t operator()(const Box& box) const { return hash_bytes(box.begin(), box.size() * sizeof(Range)); }
+  };
+  mutable std::vector<std::unordered_map<Box, double, HashOfBox>> known_;   // [rank * passes + pass]
   mutable std::map<std::tuple<int, DType, Index>, double> known_copies_{};  // by rank, type, elements
 };
 

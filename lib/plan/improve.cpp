@@ -20,12 +20,15 @@ constexpr double kEnough = 1e-9;    // of the cost: a smaller difference is roun
 
 std::shared_ptr<const Sweeper::Decided> Sweeper::known(int t, const Boxes& needs, const std::map<int, Pick>& picks) const {
   const auto& writers = at(writers_, t);
+  const StepTensor& tensor = at(passes_.tensors, t);
+  const int owned = tensor.role == TensorRole::parameter ? t : tensor.role == TensorRole::parameter_gradient ? tensor.of : -1;
   for (const auto& d : at(known_, t)) {
     bool same = d->needs == needs && (d->passes.size() == writers.size() || d->plan.readers.empty());
     for (std::size_t k = 0; same && k < d->picks.size(); k++) {
       auto given = picks.find(writers[k]);
       same = given != picks.end() && given->second == d->picks[k];
     }
+    if (same && relaid_) same = d->plan.layout.cuts == layouts_.of(t).cuts && (owned < 0 || d->plan.home == home(owned));
     if (same) return d;
   }
   return nullptr;

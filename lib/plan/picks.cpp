@@ -181,8 +181,12 @@ Pick Sweeper::cheapest(int pass, const std::vector<Shard>& required, const std::
     std::vector<PassPlan> plan{work(pass, pick, required)};
     const Moves moves = route({pass}, plan, required);
     std::vector<Index> bytes(static_cast<std::size_t>(mesh_.ranks()), 0);
-    double seconds = compute(pass, plan[0]) + exchange(p.writes.tensor, moves.add, moves.owners, &bytes) +
-                     exchange(p.writes.tensor, moves.copy, required, &bytes);
+    double seconds = compute(pass, plan[0]);
+    for (const std::vector<Transfer>& hop :
+         {transfers(p.writes.tensor, moves.add, moves.owners), transfers(p.writes.tensor, moves.copy, required)}) {
+      seconds += seconds_of(hop);
+      for (const Transfer& t : hop) at(bytes, t.to) += t.bytes;
+    }
     std::vector<double> in(static_cast<std::size_t>(mesh_.ranks()), 0.0);
     for (const PassOperand& o : p.reads) {
       const StepTensor& t = at(passes_.tensors, o.tensor);

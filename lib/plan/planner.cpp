@@ -108,15 +108,21 @@ PlanData plan_with(const Passes& passes, const Mesh& mesh, const LayoutRules& re
 
 namespace {
 
-// The candidate that cuts the same indices on the same axes as `pick`, if possible at the same places.
-const Pick* like_of(const std::vector<Pick>& candidates, const Pick& pick) {
-  auto cuts_alike = [](const PickPart& a, const PickPart& b) { return a.index == b.index && a.cut.axes == b.cut.axes; };
-  const Pick* found = nullptr;
-  for (const Pick& c : candidates) {
-    if (c == pick) return &c;
-    if (found == nullptr && std::equal(c.begin(), c.end(), pick.begin(), pick.end(), cuts_alike)) found = &c;
-  }
-  return found;
+// The new cut of what the part follows in the plan: of an operand's dim that is cut like it. Null: it follows no layout.
+const Cut* cut_instead(const Pass& pass, const PickPart& part, const PlanData& like, const Layouts& layouts) {
+  const auto in = [&](const PassOperand& o) -> const Cut* {
+    for (std::size_t d = 0; d < o.indices.size(); d++) {
+      if (o.indices[d] != part.index) continue;
+      const Layout &before = at(like.tensors, o.tensor).layout, &now = layouts.of(o.tensor);
+      const auto was = before.cuts.find(before.shape[d].name), is = now.cuts.find(now.shape[d].name);
+      if (was != before.cuts.end() && is != now.cuts.end() && was->second == part.cut) return &is->second;
+    }
+    return nullptr;
+  };
+  if (const Cut* found = in(pass.writes)) return found;
+  for (const PassOperand& o : pass.reads)
+    if (const Cut* found = in(o)) return found;
+  return nullptr;
 }
 
 bool cuts_the_same_dims(const Layout& a, const Layout& b) {
@@ -126,20 +132,34 @@ bool cuts_the_same_dims(const Layout& a, const Layout& b) {
 
 }  // namespace
 
+Layouts layouts_like(const PlanData& like, const Mesh& mesh, const LayoutRules& resolved) {
+  Layouts out(like.passes, mesh, resolved);
+  for (int p : like.passes.parameters)
+    for (std::size_t option = out.options(p); option-- > 0 && !cuts_the_same_dims(out.of(p), at(like.tensors, p).layout);)
+      out.choose(p, option);
+  return out;
+}
+
+std::map<int, Pick> picks_like(const PlanData& like, const Mesh& mesh, const Layouts& layouts) {
+  std::map<int, Pick> out;
+  for (std::size_t p = 0; p < like.passes.passes.size(); p++) {
+    const Pass& pass = like.passes.passes[p];
+    if (like.pass_plans[p].work.empty()) continue;
+    Pick pick = like.pass_plans[p].pick;
+    for (PickPart& part : pick)
+      if (const Cut* cut = cut_instead(pass, part, like, layouts); cut != nullptr) part.cut = *cut;
+    if (pick_mistake(pass, pick, mesh, layouts) == nullptr) out.emplace(static_cast<int>(p), std::move(pick));
+  }
+  return out;
+}
+
 PlanData plan_like(const PlanData& like, const Mesh& mesh, const LayoutRules& resolved, const Profile& profile, const Cost* known) {
   const Passes& passes = like.passes;
-  Layouts layouts(passes, mesh, resolved);
-  for (int p : passes.parameters)
-    for (std::size_t option = layouts.options(p); option-- > 0 && !cuts_the_same_dims(layouts.of(p), at(like.tensors, p).layout);)
-      layouts.choose(p, option);
+  const Layouts layouts = layouts_like(like, mesh, resolved);
   std::optional<Cost> own;
   const Cost& cost = cost_of(known, own, passes, mesh, layouts, profile, like.dtype);
-  Sweeper sweeper(passes, mesh, layouts, cost);
-  std::map<int, Pick> picks;
-  for (std::size_t p = 0; p < passes.passes.size(); p++)
-    if (const PassPlan& plan = like.pass_plans[p]; !plan.work.empty())
-      if (const Pick* pick = like_of(sweeper.candidates(static_cast<int>(p)), plan.pick)) picks[static_cast<int>(p)] = *pick;
-  PlanData data = data_of(passes, mesh, layouts, sweeper.run(picks), like.dtype, profile);
+  PlanData data = data_of(passes, mesh, layouts, Sweeper(passes, mesh, layouts, cost).run(picks_like(like, mesh, layouts)),
+                          like.dtype, profile);
   data.rules = resolved;
   return data;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // From rules and picks to a plan; nothing is searched or predicted here.
 #pragma once
+#include <map>
 #include <vector>
 
 #include "plan/cost.h"
@@ -32,6 +33,9 @@ PlanData plan_with(const Passes& passes, const Mesh& mesh, const LayoutRules& re
 // The same with the picks of another plan, whose rules differ only in sizes: one sweep that improves nothing.
 PlanData plan_like(const PlanData& like, const Mesh& mesh, const LayoutRules& resolved, const Profile& profile,
                    const Cost* known = nullptr);
+// Its layouts and picks in the sizes of these rules. A pick that they forbid is absent.
+Layouts layouts_like(const PlanData& like, const Mesh& mesh, const LayoutRules& resolved);
+std::map<int, Pick> picks_like(const PlanData& like, const Mesh& mesh, const Layouts& layouts);
 // The hash of all arguments of balance() except the profile.
 std::uint64_t plan_hash(const Step& step, const Mesh& mesh, const LayoutRules& rules, const BalanceOptions& options);
 

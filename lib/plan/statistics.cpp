@@ -30,12 +30,15 @@ bool by_planner(const EffectiveRule& rule) {
 
 }  // namespace
 
+bool leaves_undefined(const Pass& p, const Work& work) {
+  return p.own.per_value == 1 && work.any && is_undefined(p, at(work.box, p.own.terms).size());
+}
+
 std::optional<std::string> undefined_statistics(const PlanData& data, const Mesh& mesh) {
   for (std::size_t k = 0; k < data.passes.passes.size(); k++) {
     const Pass& p = data.passes.passes[k];
     for (int r = 0; r < mesh.ranks() && p.own.per_value == 1; r++)
-      if (const Work& w = at(data.pass_plans[k].work, r); w.any && is_undefined(p, at(w.box, p.own.terms).size()))
-        return statistic_text(data.passes, mesh, p, r);
+      if (leaves_undefined(p, at(data.pass_plans[k].work, r))) return statistic_text(data.passes, mesh, p, r);
   }
   return std::nullopt;
 }

@@ -11,6 +11,8 @@
 
 namespace motley {
 
+// Whether this work of a rank leaves a variance undefined.
+bool leaves_undefined(const Pass& pass, const Work& work);
 // What is wrong with the parts of a plan: the layer, the rank and what to change. Nothing: the parts are valid.
 std::optional<std::string> undefined_statistics(const PlanData& data, const Mesh& mesh);
 

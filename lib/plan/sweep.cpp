@@ -301,13 +301,12 @@ std::vector<bool> Sweeper::copies_arrivals(const std::vector<BoxMessage>& messag
   return out;
 }
 
-double Sweeper::exchange(int tensor, const std::vector<BoxMessage>& messages, const std::vector<Shard>& holders,
-                         std::vector<Index>* received) const {
-  if (messages.empty()) return 0;
+std::vector<Sweeper::Transfer> Sweeper::transfers(int tensor, const std::vector<BoxMessage>& messages,
+                                                  const std::vector<Shard>& holders) const {
+  std::vector<Transfer> out;
+  if (messages.empty()) return out;
   const std::vector<bool> copies = copies_arrivals(messages, holders);
   std::vector<bool> met(static_cast<std::size_t>(mesh_.ranks() * mesh_.ranks()), false);  // reader and writer
-  Wires wires(cost_.machines());
-  double last = 0;
   for (const BoxMessage& m : messages) {
     if (m.from == m.to) continue;
     const Index elements = volume(m.box), bytes = elements * cost_.item_bytes(tensor);
@@ -316,9 +315,15 @@ double Sweeper::exchange(int tensor, const std::vector<BoxMessage>& messages, co
     auto before = met[static_cast<std::size_t>(m.to * mesh_.ranks() + m.from)];
     if (!before) takes.seconds += cost_.exchange(m.from, m.to);
     before = true;
-    last = std::max(last, wires.arrival(m.from, m.to, 0, takes));
-    if (received != nullptr) (*received)[static_cast<std::size_t>(m.to)] += bytes;
+    out.push_back({m.from, m.to, bytes, takes});
   }
+  return out;
+}
+
+double Sweeper::seconds_of(const std::vector<Transfer>& transfers) const {
+  Wires wires(cost_.machines());
+  double last = 0;
+  for (const Transfer& t : transfers) last = std::max(last, wires.arrival(t.from, t.to, 0, t.takes));
   return last;
 }
 
@@ -354,9 +359,9 @@ void Sweeper::add_messages(int t, const std::vector<PassPlan>& writers, TensorPl
     if (key(m.from, other) == key(m.to, other)) plan.fill.messages.push_back(m);
 }
 
-double Sweeper::messages_cost(int t, const TensorPlan& plan) const {
-  return exchange(t, plan.add.messages, plan.owners) + exchange(t, plan.copy.messages, plan.home) +
-         exchange(t, plan.fill.messages, plan.readers);
+std::array<std::vector<Sweeper::Transfer>, 3> Sweeper::transfers_of(int t, const TensorPlan& plan) const {
+  return {transfers(t, plan.add.messages, plan.owners), transfers(t, plan.copy.messages, plan.home),
+          transfers(t, plan.fill.messages, plan.readers)};
 }
 
 // Decides one tensor, given what its readers need of it and its writers' picks (an absent one is chosen).
@@ -369,10 +374,14 @@ Sweeper::Decided Sweeper::decide(int t, const std::vector<Boxes>& needs, const s
     auto given = picks.find(w);
     out.picks.push_back(given != picks.end() ? given->second : cheapest(w, out.plan.home, needs));
     out.passes.push_back(work(w, out.picks.back(), out.plan.home));
-    out.cost += compute(w, out.passes.back());
+    std::vector<double>& seconds = out.seconds.emplace_back(static_cast<std::size_t>(mesh_.ranks()), 0.0);
+    for (int r = 0; r < mesh_.ranks(); r++)
+      if (const Work& its = at(out.passes.back().work, r); its.any) at(seconds, r) = cost_.pass(r, w, its.box);
+    out.cost += *std::max_element(seconds.begin(), seconds.end());
   }
   add_messages(t, out.passes, out.plan);
-  out.cost += messages_cost(t, out.plan);
+  out.hops = transfers_of(t, out.plan);
+  for (const std::vector<Transfer>& hop : out.hops) out.cost += seconds_of(hop);
   return out;
 }
 
@@ -387,7 +396,9 @@ double Sweeper::cost_of_tensor(int t, const std::vector<PassPlan>& writers, cons
   TensorPlan plan = stored(t, needs);
   if (plan.readers.empty()) return 0;
   add_messages(t, writers, plan);
-  return messages_cost(t, plan);
+  double sum = 0;
+  for (const std::vector<Transfer>& hop : transfers_of(t, plan)) sum += seconds_of(hop);
+  return sum;
 }
 
 }  // namespace motley

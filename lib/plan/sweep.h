@@ -2,6 +2,7 @@
 // One sweep backward over the passes: consumers are decided before producers; each pass takes the pick of least cost. Then one
 // improving sweep over the whole plan. Source: notes of the algebra's prototype (DESIGN "The algebra, tried").
 #pragma once
+#include <array>
 #include <cmath>
 #include <map>
 #include <memory>
@@ -13,6 +14,13 @@
 #include "plan/plan_data.h"
 
 namespace motley {
+
+// A step by one clock per rank: kernels as the passes say, not fused, no sums, no schedules. To compare parts of one layout.
+struct Sketch {
+  double seconds = 0;          // until the last rank has ended
+  std::vector<double> busy{};  // per rank: of kernels, and of reading from ranks of its host
+  bool defined = true;         // as undefined_statistics()
+};
 
 struct Sweep {
   std::vector<PassPlan> passes{};
@@ -31,13 +39,18 @@ class Sweeper {
   // Starts from these picks (absent ones chosen by least local cost) and makes one change at a time while the whole plan gets
   // cheaper.
   Sweep improve(const std::map<int, Pick>& from = {});
+  // Uses every pick given, as run(). A rank's kernels, and what it reads in place, follow one another; messages of other hosts
+  // arrive meanwhile, at the latest when a kernel reads them.
+  Sketch sketch(const std::map<int, Pick>& picks) const;
+  // Other layouts of the same tensors, that differ in sizes alone. What sketches have decided and these do not change is kept.
+  void lay_out(Layouts layouts);
   const std::vector<Pick>& candidates(int pass) const;  // every compatible set of cuts; the empty set first
   const Layouts& layouts() const { return layouts_; }
   using Boxes = std::vector<std::vector<Box>>;  // per rank: disjoint
   // What this sweep counts for a plan, piece by piece: the ranks' work under a pick if all of the result is needed everywhere, its
   // seconds, and those of a tensor's messages, from the work of its writers (in their order) to what its readers need.
   PassPlan work_of(int pass, const Pick& pick) const;
-  double compute(int pass, const PassPlan& plan) const;
+  double compute(int pass, const PassPlan& plan) const;  // of the slowest rank
   double cost_of_tensor(int tensor, const std::vector<PassPlan>& writers, const Boxes& needs) const;
   Boxes outside_needs(int tensor) const;                                // of a tensor that no pass of the step reads
   static void want(std::vector<Box>& have, const Box& more);            // a set of disjoint boxes gets another one
@@ -48,11 +61,18 @@ class Sweeper {
     std::vector<BoxMessage> add{}, copy{};
     std::vector<Shard> owners{};
   };
+  struct Transfer {  // a message to another rank
+    int from = -1, to = -1;
+    Index bytes = 0;
+    MessageSeconds takes{};
+  };
   struct Decided {
     Boxes needs{};              // what its readers need, and
     std::vector<Pick> picks{};  // its writers' picks: the rest follows from these two
     TensorPlan plan{};
-    std::vector<PassPlan> passes{};  // of its writers; empty if no pass reads it
+    std::vector<PassPlan> passes{};               // of its writers; empty if no pass reads it
+    std::vector<std::vector<double>> seconds{};   // of these, per rank
+    std::array<std::vector<Transfer>, 3> hops{};  // add, copy, fill
     double cost = 0;
   };
   struct NamedPart {
@@ -73,7 +93,7 @@ class Sweeper {
   Moves route(const std::vector<int>& writers, const std::vector<PassPlan>& plans, const std::vector<Shard>& targets) const;
   TensorPlan stored(int tensor, const Boxes& needs) const;
   void add_messages(int tensor, const std::vector<PassPlan>& writers, TensorPlan& plan) const;
-  double messages_cost(int tensor, const TensorPlan& plan) const;
+  std::array<std::vector<Transfer>, 3> transfers_of(int tensor, const TensorPlan& plan) const;
   Decided decide(int tensor, const std::vector<Boxes>& needs, const std::map<int, Pick>& picks) const;
   std::shared_ptr<const Decided> known(int tensor, const Boxes& needs, const std::map<int, Pick>& picks) const;
   Trial attempt(const std::map<int, Pick>& picks) const;
@@ -100,9 +120,9 @@ class Sweeper {
   const std::vector<Shard>& home(int parameter) const;
   std::vector<Shard> resting(int tensor, const std::vector<Shard>& needs) const;
   std::vector<bool> ruled(int tensor) const;
-  // Of the messages that bring `holders` what they hold, all or in part.
-  double exchange(int tensor, const std::vector<BoxMessage>& messages, const std::vector<Shard>& holders,
-                  std::vector<Index>* received = nullptr) const;
+  // The messages that bring `holders` what they hold, all or in part.
+  std::vector<Transfer> transfers(int tensor, const std::vector<BoxMessage>& messages, const std::vector<Shard>& holders) const;
+  double seconds_of(const std::vector<Transfer>& transfers) const;  // until the last has arrived
   std::vector<bool> copies_arrivals(const std::vector<BoxMessage>& messages, const std::vector<Shard>& holders) const;
   std::vector<Pick> all_candidates(int pass) const;
   std::size_t parts_over(const std::vector<int>& axes) const;
@@ -132,7 +152,8 @@ class Sweeper {
   mutable std::vector<Boxes> needs_{};                   // of the tensor that is being decided again
   mutable std::map<int, std::vector<Shard>> homes_{};    // of parameters; empty: not made yet
   mutable std::vector<std::vector<std::shared_ptr<const Decided>>>
-      known_{};  // per tensor: an improving sweep repeats the same questions
+      known_{};          // per tensor: an improving sweep, and sketches, repeat the same questions
+  bool relaid_ = false;  // they were decided under several layouts
 };
 
 }  // namespace motley
