@@ -2064,7 +2064,7 @@ def links_in_run_directories():
     small = room.write("job.json", job(1, (6,), checkpoint={"every_steps": 10}))
     room.run("train", small, "--run-dir", "victim")
     (room.path / "file").write_text("precious")
-    files = [".lock", ".ranks.lock", ".motley", ".job", "job.resolved.json", "command.json", "plan.json", "metrics.jsonl", "run.json", "trace.json", "step_times.json", "timeline.json", "profile.json",
+    files = [".lock", ".ranks.lock", ".motley", ".job", ".axes.json", "job.resolved.json", "command.json", "plan.json", "metrics.jsonl", "run.json", "trace.json", "step_times.json", "timeline.json", "profile.json",
              "events.out.tfevents.motley", "weights.safetensors", "damaged.json"]
     links = [(name, target) for name in files for target in ("../file", "nowhere")]
     links += [(".before", "../victim"), ("checkpoints", "../victim/checkpoints"), (".dropped", "../victim"), (".ranks", "../victim"), ("checkpoints/step-10", "../../victim/checkpoints/step-10"),
