@@ -4,6 +4,7 @@
 #include <motley/error.h>
 
 #include "app/job_plan.h"
+#include "app/run_directory.h"
 #include "balance/arrange.h"
 #include "base/files.h"
 #include "plan/plan_file.h"
@@ -11,6 +12,8 @@
 namespace motley::app {
 
 namespace {
+
+namespace fs = std::filesystem;
 
 // Empty: none of these devices.
 Profile known_profile(const Job& job) {
@@ -21,24 +24,30 @@ Profile known_profile(const Job& job) {
   }
 }
 
+// Of the run that is resumed; nothing: it has no plan for these devices.
+std::optional<Mesh> mesh_of_run(const fs::path& run, const Mesh& devices) {
+  const fs::path file = run / kPlanFile;
+  std::error_code ignored;
+  if (!fs::is_regular_file(file, ignored)) return {};
+  try {
+    return mesh_of_text(file.string(), read_file(file.string()), devices);
+  } catch (const UserError&) {  // of an older motley: arranged again
+    return {};
+  }
+}
+
 }  // namespace
 
-std::pair<Job, std::string> arranged(Job job, const std::filesystem::path& plan) {
-  if (!job.open_axes) return {std::move(job), ""};
-  if (!plan.empty()) {
-    const auto mesh = mesh_of_text(plan.string(), read_file(plan.string()), job.mesh);
-    return {with_mesh(job, mesh.value_or(job.mesh)), ""};
-  }
-  if (const PlannedArrangements all{arrangements(job.mesh)}; all.planned.size() == 1)
-    return {with_mesh(job, job.mesh), text_of(all)};
-  const Profile profile = known_profile(job);
-  if (profile.empty())
-    return {
-        with_mesh(job, job.mesh),
-        "axes auto: all devices along one axis, since nothing is measured yet; motley profile JOB measures, and the next command "
-        "arranges them"};
-  const PlannedArrangements all = plan_arrangements(step_of(job), job.mesh, job.rules, profile, job.train.dtype());
-  return {with_mesh(job, all.planned.front().mesh), text_of(all)};
+Job arranged(Job job, const Options& options) {
+  if (!job.open_axes) return job;
+  if (const std::string file = options.plan.string(); !file.empty())
+    return with_mesh(job, mesh_of_text(file, read_file(file), job.mesh).value_or(job.mesh));
+  if (!options.from.empty())
+    if (const auto mesh = mesh_of_run(options.from.parent_path().parent_path(), job.mesh)) return with_mesh(job, *mesh);
+  const Arranged all = arrange(step_of(job), job.mesh, job.rules, known_profile(job), job.train.dtype());
+  Job out = with_mesh(job, all.planned.front().mesh);
+  out.axes = choice_of(all);
+  return out;
 }
 
 }  // namespace motley::app

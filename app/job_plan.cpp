@@ -226,7 +226,7 @@ PlanAtHand plan_at_hand(const Job& job, const Step& step, bool with_steps) {
 void check_memory(const Job& job) {
   if (!limits_memory(job.mesh) || has_modelled(job.mesh)) return;
   try {
-    const Job its = arranged(job, {}).first;
+    const Job its = arranged(job);
     static_cast<void>(plan_at_hand(its, step_of(its)));
   } catch (const DeviceError&) {  // a device that is not here
   } catch (const UserError& e) {  // 69: memory; otherwise a profile of another machine, which says nothing about memory here
@@ -411,17 +411,28 @@ std::optional<Step> evaluation_beside(const Job& job) {
   return limits_memory(job.mesh) && is_evaluated(job.data) ? std::optional(evaluation_step_of(job)) : std::nullopt;
 }
 
+namespace {
+
+Plan with_axes(const Job& job, Plan plan) {
+  if (job.axes.chosen.empty()) return plan;
+  PlanData data = plan.data();
+  data.axes = job.axes;
+  return plan_from(plan.step(), plan.mesh(), std::move(data));
+}
+
+}  // namespace
+
 Plan plan_of(const Job& job, const Step& step, const Profile& profile) {
   const BalanceOptions options{.dtype = job.train.dtype()};
   const std::optional<Step> evaluation = evaluation_beside(job);
-  return evaluation ? balance_both(step, *evaluation, job.mesh, job.rules, profile, options).training
-                    : balance(step, job.mesh, job.rules, profile, options);
+  return with_axes(job, evaluation ? balance_both(step, *evaluation, job.mesh, job.rules, profile, options).training
+                                   : balance(step, job.mesh, job.rules, profile, options));
 }
 
 JobPlans plans_of(const Job& job, const Step& step, const Profile& profile) {
   if (!is_evaluated(job.data)) return {plan_of(job, step, profile)};
   TrainPlans both = balance_both(step, evaluation_step_of(job), job.mesh, job.rules, profile, {.dtype = job.train.dtype()});
-  return {std::move(both.training), std::move(both.evaluation)};
+  return {with_axes(job, std::move(both.training)), std::move(both.evaluation)};
 }
 
 namespace {

@@ -17,6 +17,7 @@
 #include "app/predict_input.h"
 #include "app/run_directory.h"
 #include "app/run_end.h"
+#include "balance/arrange.h"
 #include "balance/timed_steps.h"
 #include "base/at.h"
 #include "base/clock.h"
@@ -238,7 +239,9 @@ void give_plan(const Job& job, const JobPlans& plans, const Profile& profile, co
     return print_result(options.form == Form::json ? to_text(explain_json(plan, profile, options.tensor), 1) + "\n"
                                                    : explain_text(plan, profile, options.tensor, detail));
   }
-  std::vector<std::string> all = equal_notes(plan.mesh(), profile);
+  std::vector<std::string> all;
+  if (const AxesChoice& axes = plan.data().axes; !axes.chosen.empty()) all.push_back(axes_text(axes));
+  for (std::string& note : equal_notes(plan.mesh(), profile)) all.push_back(std::move(note));
   all.insert(all.end(), notes.begin(), notes.end());
   if (options.form == Form::json || !options.output.empty())
     give_result(plan_file_of(job, plans, profile, detail), options.output, console);

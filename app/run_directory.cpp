@@ -35,9 +35,9 @@ constexpr const char* kLock = ".lock";
 constexpr const char* kDropped = ".dropped";  // what was put aside, while it is removed
 constexpr const char* kRanksLock = ".ranks.lock";
 constexpr const char* kRecords = ".ranks";
-constexpr std::array kFilesOfARun{kResolvedJob, kCommand,     kJobFile,       kRunFile,          kMetrics,
-                                  kPlanFile,    kProfileFile, kStepTimesFile, kOldStepTimesFile, kTimelineFile,
-                                  kEventsFile,  kWeightsFile, kDamagedFile};
+constexpr std::array kFilesOfARun{kResolvedJob,  kCommand,    kJobFile,     kAxesFile,      kRunFile,
+                                  kMetrics,      kPlanFile,   kProfileFile, kStepTimesFile, kOldStepTimesFile,
+                                  kTimelineFile, kEventsFile, kWeightsFile, kDamagedFile};
 constexpr std::array kEndOfARun{kRunFile, kStepTimesFile, kOldStepTimesFile, kTimelineFile, kWeightsFile};
 
 sigset_t stop_signals() {

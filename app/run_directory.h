@@ -17,6 +17,7 @@ constexpr const char* kMetrics = "metrics.jsonl";
 constexpr const char* kPlanFile = "plan.json";
 constexpr const char* kProfileFile = "profile.json";  // of a run that was restarted on the remaining devices
 constexpr const char* kJobFile = ".job";              // the path of the job's file from the working directory
+constexpr const char* kAxesFile = ".axes.json";       // what "axes": "auto" chose for the launch
 
 // SIGINT, SIGTERM and SIGHUP are blocked while an object of this class lives, except inside a SignalGuard (app/launch.h).
 class HeldSignals {

@@ -9,7 +9,6 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
-#include <tuple>
 
 #include "app/answers.h"
 #include "app/arranged.h"
@@ -26,6 +25,7 @@
 #include "app/run_end.h"
 #include "app/topology.h"
 #include "app/verbs.h"
+#include "balance/arrange.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "base/utf8.h"
@@ -71,7 +71,6 @@ bool is_svm(const Options& options) {
 struct Subject {
   std::optional<Job> job{};
   std::optional<Mesh> alone{};
-  std::string axes{};  // what "axes": "auto" chose, for people
   const Mesh& mesh() const { return job ? job->mesh : *alone; }
   std::string text() const { return to_text(job ? job->joined : to_json(*alone), 2) + "\n"; }
   std::vector<std::string> notes() const { return job ? model_notes(job->model) : std::vector<std::string>(); }
@@ -102,7 +101,7 @@ Subject load_subject(const Options& options) {
   const Data data = trains && options.from.empty() ? Data::with_weights : reads ? Data::needed : Data::unread;
   if (has_job(options)) {
     Subject subject = with_devices_for(options, {load_job(options.files.front(), sets_of(options), data)});
-    std::tie(*subject.job, subject.axes) = arranged(std::move(*subject.job), options.plan);
+    subject.job = arranged(std::move(*subject.job), options);
     return subject;
   }
   if (!options.sets.empty()) throw UserError("--set changes a job, but no JOB is given", Exit::usage);
@@ -271,6 +270,10 @@ void prepare(const OpenDirectory& directory, const Subject& subject, const Optio
         break;
       }
   write_text(directory / kCommand, to_text(Json(std::move(words))) + "\n");
+  if (subject.job && !subject.job->axes.chosen.empty())
+    write_text(directory / kAxesFile, to_text(to_json(subject.job->axes)) + "\n");
+  else
+    directory.remove(kAxesFile);
   if (options.verb != Verb::train) return;
   const fs::path& job = options.files.front();
   if (std::error_code other; !fs::equivalent(job, (directory / kResolvedJob).path(), other))
@@ -331,8 +334,14 @@ int as_a_rank(const Options& given, const CommandLine& line) {
           "auto)",
           Exit::usage);
     const Options options = chosen(rt, given);
-    const std::string text = from_rank_0(rt.transport(), [&] { return load_subject(options).text(); });
-    const Subject subject = parse_subject(options, has_job(options) ? options.files.front() : kMeshFile, text);
+    AxesChoice axes;  // rank 0's, which plans
+    const std::string text = from_rank_0(rt.transport(), [&] {
+      const Subject its = load_subject(options);
+      if (its.job) axes = its.job->axes;
+      return its.text();
+    });
+    Subject subject = parse_subject(options, has_job(options) ? options.files.front() : kMeshFile, text);
+    if (subject.job) subject.job->axes = std::move(axes);
     static_cast<void>(role(subject.mesh().ranks()));
     std::optional<RunDirectory> directory;
     const fs::path path = from_rank_0(rt.transport(), [&] {
@@ -435,7 +444,8 @@ int launch_them(const Options& options, const CommandLine& line, Subject subject
     }
     if (options.verb == Verb::train || options.verb == Verb::eval)
       for (const std::string& text : subject.job->report.lines) console.say(LogLevel::info, text);
-    if (!subject.axes.empty()) console.say(LogLevel::info, subject.axes);
+    if (options.verb != Verb::plan && options.verb != Verb::explain && subject.job && !subject.job->axes.chosen.empty())
+      console.say(LogLevel::info, axes_text(subject.job->axes));  // a plan says so itself
     if (options.verb != Verb::profile)
       for (const std::string& note : subject.notes()) console.say(LogLevel::warning, "note: " + note);
     if (options.verb != Verb::profile && options.verb != Verb::verify)  // here, since a rank sees only its own cores
@@ -485,7 +495,6 @@ int with_ranks(const Options& given, const CommandLine& line) {
     const PlanAtHand found = plan_at_hand(*subject.job, step, options.measure && options.step_seconds > 0);
     if (found.plan) {
       std::vector<std::string> notes;
-      if (!subject.axes.empty()) notes.push_back(subject.axes);
       for (std::string& note : device_notes(subject.mesh())) notes.push_back(std::move(note));
       for (std::string& note : core_notes(subject.mesh())) notes.push_back(std::move(note));
       if (has_modelled(subject.mesh()))
@@ -516,7 +525,10 @@ int rank_main(const Options& options, const CommandLine& line) {
     motley::check(parsed.options.has_value(), "the command line that was launched can be read again");
     const char* name = has_job(*parsed.options) ? kResolvedJob : kMeshFile;
     const FileIn resolved = directory / name;
-    work(rt, *parsed.options, parse_subject(*parsed.options, resolved.path().string(), InputFile(resolved).text()), directory);
+    Subject subject = parse_subject(*parsed.options, resolved.path().string(), InputFile(resolved).text());
+    if (const FileIn axes = directory / kAxesFile; subject.job && directory.has(kAxesFile))
+      subject.job->axes = axes_of_text(axes.path().string(), InputFile(axes).text());
+    work(rt, *parsed.options, subject, directory);
   });
 }
 

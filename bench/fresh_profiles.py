@@ -48,7 +48,7 @@ def motley(*words):
 
 def main():
     parse = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parse.add_argument("--job", default=str(ROOT / "configs/jobs/quickstart.json"))
+    parse.add_argument("--job", default=str(ROOT / "configs/jobs/quickstart_filters.json"))
     parse.add_argument("--profiles", type=int, default=10)
     parse.add_argument("--rounds", type=int, default=7)
     parse.add_argument("--steps", type=int, default=150)

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "profiler/part_of.h"
 
+#include <motley/mesh.h>
+
 #include <algorithm>
 #include <utility>
 

@@ -10,7 +10,7 @@ LEVEL = {folder: level for level, folders in enumerate(ORDER) for folder in fold
 # Public headers lie in one folder: each belongs to the folder that implements it.
 PUBLIC = {header: folder for folder, headers in {
     "base": "dims dtype error device partition", "mesh": "mesh layout exchange schedule redistribute transport mpi", "kernels": "kernel_spec formula backend",
-    "profiler": "profile", "graph": "graph learning_rate ops optimizer step", "plan": "plan rules", "program": "program", "balance": "balance_dim", "run": "batch executor state runtime measure",
+    "profiler": "profile", "graph": "graph learning_rate ops optimizer step", "plan": "plan rules", "program": "program", "balance": "arrange balance_dim", "run": "batch executor state runtime measure",
     "train": "data data_changes data_files dataset measure_steps predictor trainer weights", "svm": "svm", "config": "motley"}.items() for header in headers.split()}
 # What only some files may include: pattern of the include, pattern of the file.
 VENDORS = [(r"(motley/)?mpi\.h", r"mesh/|include/motley/mpi\.h"), (r"(oneapi/dnnl/)?dnnl.*", r"kernels/cpu/"), (r"nccl.*", r"mesh/nccl/"),

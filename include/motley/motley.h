@@ -2,6 +2,7 @@
 /// @file
 /// All of motley but `motley/mpi.h`.
 #pragma once
+#include <motley/arrange.h>
 #include <motley/backend.h>
 #include <motley/balance_dim.h>
 #include <motley/data.h>

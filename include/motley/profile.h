@@ -122,6 +122,8 @@ struct TimedSteps {
 /// Messages from and to a device's separate memory are sent in pieces of so many bytes: one is copied while the one before is sent.
 inline constexpr Index kStagedBytes = Index{1} << 20;
 
+class Mesh;
+
 /// All that was measured on the devices of a mesh. Queries do not change it and may come from several threads.
 class Profile {
  public:
@@ -213,6 +215,10 @@ class Profile {
   std::unordered_map<std::size_t, Mean> epilogues_{};                      // (device, op, epilogue) -> seconds per element
   std::unordered_map<std::size_t, std::vector<RatePoint>> by_rate_{};      // (device, op, pass, dtype) -> points
 };
+
+/// The profile with its devices, found by name, in the mesh's order; the profile as it is, if it has that order already or is not
+/// of these devices. Real steps, which were of another mesh, are left out of what is reordered.
+Profile in_order_of(const Mesh& mesh, Profile profile);
 
 /// @}
 }  // namespace motley

@@ -16,7 +16,6 @@
 #include "base/json.h"
 #include "base/units.h"
 #include "mesh/mesh_json.h"
-#include "profiler/part_of.h"
 
 namespace motley {
 
@@ -132,14 +131,29 @@ int drop_by_tables(std::vector<Arrangement>& all, const Step& step, const Layout
   for (Arrangement& one : all) one.seconds = least_on_tables(step, one.mesh, rules, in_order_of(one.mesh, profile), dtype);
   std::stable_sort(all.begin() + 1, all.end(), [](const Arrangement& a, const Arrangement& b) { return a.seconds < b.seconds; });
   const std::size_t kept = small ? kMostPlanned : kMostPlannedOfLarge;
-  const double most = small || all.size() == 1 ? kNever : std::min(all[0].seconds, all[1].seconds) * (1 + kNearTables);
+  const double most = small || all.size() == 1 ? kNever : std::min(*all[0].seconds, *all[1].seconds) * (1 + kNearTables);
   while (all.size() > 1 && (all.size() > kept || all.back().seconds > most)) all.pop_back();
   return static_cast<int>(before - all.size());
 }
 
-double predicted_seconds(const Step& step, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype) {
+std::optional<double> predicted_seconds(const Step& step, const Mesh& mesh, const LayoutRules& rules, const Profile& profile,
+                                        DType dtype) {
   const PlanData plan = choose_layouts(step, mesh, rules, profile, dtype).front().parts.plan;
-  return fits(plan) ? plan.step_seconds.value_or(kNever) : kNever;
+  return fits(plan) ? plan.step_seconds : std::nullopt;
+}
+
+void require_open(const LayoutRules& rules) {
+  const auto refuse = [](const std::string& why) {
+    throw UserError("arrange() chooses axes together with the layout, and " + why +
+                    "; expected LayoutRules::automatic(), or rules that leave layouts open and name no axis");
+  };
+  const auto look = [&](const std::vector<Rule>& of) {
+    for (const Rule& rule : of)
+      if (!rule.axes.names.empty()) refuse("a rule cuts \"" + rule.dim + "\" over the axis \"" + rule.axes.names.front() + "\"");
+  };
+  look(rules.split);
+  for (const auto& [name, of] : rules.tensors) look(of);
+  if (!rules.open.any()) refuse("these rules leave nothing open");
 }
 
 }  // namespace
@@ -148,52 +162,77 @@ std::vector<Arrangement> arrangements(const Mesh& given) {
   return Arranger(given).run();
 }
 
-PlannedArrangements plan_arrangements(const Step& step, const Mesh& given, const LayoutRules& rules, const Profile& profile,
-                                      DType dtype) {
-  check(!profile.empty(), "arrangements are compared by a profile");
-  PlannedArrangements out{arrangements(given)};
+Arranged arrange(const Step& step, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype) {
+  Arranged out{arrangements(mesh)};
   if (out.planned.size() == 1) return out;
+  require_open(rules);
+  if (profile.empty()) {
+    out.dropped = static_cast<int>(out.planned.size()) - 1;
+    out.planned.erase(out.planned.begin() + 1, out.planned.end());
+    return out;
+  }
+  if (static_cast<int>(profile.devices.size()) != mesh.ranks())
+    throw UserError(fmt::format("the profile is of {} devices, the mesh has {}", profile.devices.size(), mesh.ranks()));
   out.dropped = drop_by_tables(out.planned, step, rules, profile, dtype);
   std::optional<UserError> refused;
   for (Arrangement& one : out.planned) try {
       one.seconds = predicted_seconds(step, one.mesh, rules, in_order_of(one.mesh, profile), dtype);
     } catch (const UserError& e) {
-      one.seconds = kNever;
+      one.seconds.reset();
       refused = e;
     }
-  const auto faster = [](const Arrangement& a, const Arrangement& b) { return a.seconds < b.seconds; };
-  std::stable_sort(out.planned.begin(), out.planned.end(), faster);
-  if (refused && out.planned.front().seconds == kNever) throw UserError(*refused);
+  std::stable_sort(out.planned.begin(), out.planned.end(), [](const Arrangement& a, const Arrangement& b) {
+    return a.seconds.value_or(kNever) < b.seconds.value_or(kNever);
+  });
+  if (refused && !out.planned.front().seconds) throw UserError(*refused);
   return out;
 }
 
-std::string text_of(const Arrangement& one) {
+std::string Arrangement::text() const {
   std::string out;
-  for (const Axis& a : one.mesh.axes()) out += fmt::format("{}{} {}", out.empty() ? "" : " x ", a.name, a.size);
-  if (one.mesh.axes().size() == 1) return out;
-  out += ", " + one.how;
-  const int inner = one.mesh.axes().back().size;
-  for (int r = 0; r < one.mesh.ranks() && one.mesh.ranks() <= kMostListed; r++)
+  for (const Axis& a : mesh.axes()) out += fmt::format("{}{} {}", out.empty() ? "" : " x ", a.name, a.size);
+  if (mesh.axes().size() == 1) return out;
+  out += ", " + how;
+  const int inner = mesh.axes().back().size;
+  for (int r = 0; r < mesh.ranks() && mesh.ranks() <= kMostListed; r++)
     out += fmt::format("{}{}{}",
                        r == 0           ? ": ["
                        : r % inner == 0 ? "], ["
                                         : ", ",
-                       one.mesh.device(r).name, r + 1 == one.mesh.ranks() ? "]" : "");
+                       mesh.device(r).name, r + 1 == mesh.ranks() ? "]" : "");
   return out;
 }
 
-std::string text_of(const PlannedArrangements& all) {
+std::string Arranged::text() const {
+  return axes_text(choice_of(*this));
+}
+
+AxesChoice choice_of(const Arranged& all) {
   const Arrangement& best = all.planned.front();
-  std::string out = "axes auto: " + text_of(best);
-  if (all.planned.size() == 1 && all.dropped == 0) return out + ", the only arrangement";
-  const auto seconds = [](const Arrangement& one) {
-    return one.seconds < kNever ? seconds_text(one.seconds) : "too little memory";
-  };
-  out += ", predicted " + seconds(best);
-  if (all.planned.size() > 1) out += fmt::format("; next best {}, {}", text_of(all.planned[1]), seconds(all.planned[1]));
-  out += fmt::format("; {} complete plan{}", all.planned.size(), all.planned.size() == 1 ? "" : "s");
-  if (all.dropped > 0) out += fmt::format(", {} more arrangement{} dropped by tables", all.dropped, all.dropped == 1 ? "" : "s");
+  AxesChoice out{.chosen = best.text(), .seconds = best.seconds, .dropped = all.dropped};
+  const bool compared = best.seconds || all.planned.size() > 1;
+  if (compared) out.complete_plans = static_cast<int>(all.planned.size());
+  if (all.planned.size() > 1) {
+    out.next_best = all.planned[1].text();
+    out.next_best_seconds = all.planned[1].seconds;
+  }
   return out;
+}
+
+std::string axes_text(const AxesChoice& axes) {
+  if (axes.complete_plans == 0 && axes.dropped > 0)
+    return "axes auto: all devices along one axis, since nothing is measured yet; motley profile JOB measures, and the next "
+           "command "
+           "arranges them";
+  const std::string out = "axes auto: " + axes.chosen;
+  if (axes.complete_plans == 0) return out + ", the only arrangement";
+  const auto seconds = [](const std::optional<double>& of) { return of ? seconds_text(*of) : "too little memory"; };
+  std::string more = ", predicted " + seconds(axes.seconds);
+  if (!axes.next_best.empty()) more += fmt::format("; next best {}, {}", axes.next_best, seconds(axes.next_best_seconds));
+  more += fmt::format("; {} complete plan{}", axes.complete_plans, axes.complete_plans == 1 ? "" : "s");
+  if (axes.dropped > 0)
+    more += fmt::format(", {} more arrangement{} dropped by tables", axes.dropped, axes.dropped == 1 ? "" : "s");
+  return out + more;
 }
 
 }  // namespace motley

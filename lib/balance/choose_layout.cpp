@@ -104,10 +104,12 @@ class LayoutChooser {
     while (out.size() > kMostLayouts || (out.size() > 1 && !(seconds(out.back()) <= seconds(out.front()) * (1 + kNearLayouts))))
       out.pop_back();
     if (out.front().parts.may_improve) search_parts(out.front(), Near::plans);
-    ChosenLayout& best = out.front();
-    best.layers = layers(on.costs, on.values, best);
-    for (std::size_t k = 1; k < out.size() && !profile_.empty(); k++)
-      best.others += fmt::format("{}{} ({})", k == 1 ? "" : ", ", out[k].text, seconds_text(seconds(out[k])));
+    for (ChosenLayout& one : out) {
+      one.layers = layers(on.costs, on.values, one);
+      for (const ChosenLayout& other : out)
+        if (&other != &one && !profile_.empty())
+          one.others += fmt::format("{}{} ({})", one.others.empty() ? "" : ", ", other.text, seconds_text(seconds(other)));
+    }
     return out;
   }
 

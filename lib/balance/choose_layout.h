@@ -18,9 +18,9 @@ struct ChosenLayout {
   LayoutRules rules{};                           // nothing open but parts
   std::shared_ptr<const PricedPasses> priced{};  // under these rules
   ChosenParts parts{};
-  bool uniform = false;               // one of LayoutChoices::uniform()
-  std::vector<LayerChoice> layers{};  // of the first
-  std::string others{};               // for people, of the first: the other layouts and their seconds
+  bool uniform = false;  // one of LayoutChoices::uniform()
+  std::vector<LayerChoice> layers{};
+  std::string others{};  // for people: the other layouts and their seconds
 };
 
 // The least predicted of these, each with its best parts: the best layouts on tables (layout_tables.h) and the uniform ones

@@ -9,6 +9,7 @@
 #include <utility>
 #include <variant>
 
+#include "balance/layout_choices.h"
 #include "balance/part_tables.h"
 #include "balance/timed_steps.h"
 #include "base/at.h"
@@ -48,6 +49,19 @@ const NearRules* fastest_that_ran(const std::vector<NearRules>& near, const Time
       least = ran->median;
     }
   return best;
+}
+
+// What is said of the layers, with these parts instead of those that were predicted to be the best.
+void say_with(ChosenLayout& layout, const ChosenParts& parts, const LayoutChoices& choices) {
+  const double ratio = parts.plan.step_seconds.value_or(0) / layout.parts.plan.step_seconds.value_or(1);
+  auto said = layout.layers.begin();
+  for (std::size_t b = 0; b < layout.chosen.size(); b++) {
+    const auto bundle = static_cast<int>(b);
+    if (choices.name_of(bundle).empty()) continue;
+    said->cut = choices.text_of(bundle, layout.chosen[b], parts.cuts);
+    if (said->next_best_seconds) *said->next_best_seconds *= ratio;
+    ++said;
+  }
 }
 
 }  // namespace
@@ -94,6 +108,10 @@ ChosenLayout choose_by_steps(const Step& step, const Mesh& mesh, const LayoutRul
   if (!fits(out.plan)) return std::move(layouts.front());
   for (std::size_t i = 0; i < out.cuts.size() && i < layout.parts.cuts.size(); i++)
     if (!layout.parts.cuts[i].why.empty()) out.cuts[i].why = "the fastest in real steps";
+  if (rules.open.any()) {
+    const Passes passes = passes_for(step, rules);
+    say_with(layout, out, LayoutChoices(passes, mesh, rules));
+  }
   out.notes = std::move(layout.parts.notes);
   out.base = std::move(layout.parts.base);
   layout.parts = std::move(out);

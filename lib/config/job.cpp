@@ -498,6 +498,7 @@ Job finish(JobTree& tree, JobParts parts, Complaints& complaints, const std::str
   return {parts.name,
           std::move(*parts.mesh.whole),
           parts.mesh.open_axes,
+          {},
           std::move(*parts.model),
           std::move(*parts.rules),
           parts.profile,

@@ -12,6 +12,7 @@
 #include "config/data_checks.h"
 #include "config/model.h"
 #include "config/train_options.h"
+#include "plan/plan_data.h"
 
 namespace motley {
 
@@ -26,6 +27,7 @@ struct Job {
   std::string name{};  // its "name", else the file's name without folder and ending
   Mesh mesh;
   bool open_axes = false;  // the mesh's axes are "auto": the planner arranges its devices, which are here along one axis
+  AxesChoice axes{};       // what it chose, where it did
   ModelSpec model{};
   LayoutRules rules{};
   ProfileOptions profile{};

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include "balance/arrange.h"
 #include "base/at.h"
 #include "base/units.h"
 #include "base/utf8.h"
@@ -13,6 +14,7 @@
 #include "graph/layers.h"
 #include "plan/layouts.h"
 #include "plan/moved_once.h"
+#include "plan/plan_file.h"
 #include "plan/schedules.h"
 
 namespace motley {
@@ -248,7 +250,8 @@ std::string fractions(const Plan& plan, std::size_t tensor) {
 
 std::string whole_text(const Plan& plan, const Profile& profile, bool full) {
   const PlanData& d = plan.data();
-  std::string out = "ranks" + (d.step_seconds ? modelled_words(plan.mesh()) : "") + "\n";
+  std::string out = d.axes.chosen.empty() ? "" : wrapped(axes_text(d.axes), 2) + "\n";
+  out += "ranks" + std::string(d.step_seconds ? modelled_words(plan.mesh()) : "") + "\n";
   for (int r = 0; r < plan.mesh().ranks(); r++) {
     const PredictedRank& p = at(d.predicted, r);
     out += "  " + rank_words(plan.mesh(), r) + "  receives " + bytes_text(static_cast<double>(p.bytes)) + " per step" +
@@ -449,6 +452,7 @@ Json explain_json(const Plan& plan, const Profile& profile, const std::string& t
     passes.push(std::move(one.set("pass", pass.name).set("pick", pick_words(plan, static_cast<int>(p)))));
   }
   Json out;
+  if (!d.axes.chosen.empty()) out.set("axes", to_json(d.axes));
   out.set("tensors", std::move(tensors)).set("passes", std::move(passes)).set("exchanges", std::move(exchanges));
   return out;
 }

@@ -215,6 +215,13 @@ std::vector<std::string> network_of(const Passes& passes) {
   return out;
 }
 
+Json to_json(const AxesChoice& axes) {
+  Json out{Json::Object{}};
+  out.set("chosen", axes.chosen).set("seconds", json_or_null(axes.seconds));
+  if (!axes.next_best.empty()) out.set("next_best", axes.next_best).set("next_best_seconds", json_or_null(axes.next_best_seconds));
+  return std::move(out.set("complete_plans", axes.complete_plans).set("dropped", axes.dropped));
+}
+
 Json kept_json(const Plan& plan) {
   const PlanData& data = plan.data();
   Json notes{Json::Array{}};
@@ -227,6 +234,7 @@ Json kept_json(const Plan& plan) {
       .set("notes", std::move(notes))
       .set("decisions", decisions_json(data, plan.step(), plan.mesh()));
   if (!data.layout.empty()) out.set("layout", layout_json(data));
+  if (!data.axes.chosen.empty()) out.set("axes", to_json(data.axes));
   return out;
 }
 

@@ -80,6 +80,13 @@ struct LayerChoice {
   std::optional<double> next_best_seconds{};
 };
 
+// For people and JSON: what "axes": "auto" chose. chosen empty: the mesh says its axes.
+struct AxesChoice {
+  std::string chosen{}, next_best{};                     // "all 4", "outer 2 x inner 2, as listed: [a, b], [c, d]"
+  std::optional<double> seconds{}, next_best_seconds{};  // of the predicted step; nothing: not predicted, or no plan fits
+  int complete_plans = 0, dropped = 0;                   // arrangements that were planned completely, and that were not
+};
+
 struct PredictedRank {
   double seconds = 0;            // busy
   double estimated_seconds = 0;  // of these, those of kernels whose times are Known::modelled
@@ -110,7 +117,8 @@ struct PlanData {
   std::vector<std::vector<KernelSpec>> apart{};  // per rank: fused kernels measured to be slower than separate ones; empty: none
   bool repeats = false;  // parameters are sent in each micro-batch, frozen ones in each step: a rank lacks the memory to keep them
   std::vector<CutChoice> cuts{};
-  std::vector<LayerChoice> layout{};                             // in the order of the layers
+  std::vector<LayerChoice> layout{};  // in the order of the layers
+  AxesChoice axes{};
   std::vector<std::string> notes{};                              // what was assumed, what was gathered
   std::optional<double> step_seconds{}, step_q25{}, step_q75{};  // quartiles: of the machine's speed while its profile was measured
   std::vector<PredictedRank> predicted{};

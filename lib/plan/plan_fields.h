@@ -81,6 +81,15 @@ struct Fields<LayerChoice> {
                                    field("next_best_seconds", &LayerChoice::next_best_seconds)};
 };
 template <>
+struct Fields<AxesChoice> {
+  static constexpr std::tuple list{field("chosen", &AxesChoice::chosen),
+                                   field("next_best", &AxesChoice::next_best),
+                                   field("seconds", &AxesChoice::seconds),
+                                   field("next_best_seconds", &AxesChoice::next_best_seconds),
+                                   field("complete_plans", &AxesChoice::complete_plans),
+                                   field("dropped", &AxesChoice::dropped)};
+};
+template <>
 struct Fields<PredictedRank> {
   static constexpr std::tuple list{field("seconds", &PredictedRank::seconds),
                                    field("estimated_seconds", &PredictedRank::estimated_seconds),
@@ -113,6 +122,7 @@ struct Fields<PlanData> {
                                    field("repeats", &P::repeats),
                                    field("cuts", &P::cuts),
                                    field("layout", &P::layout),
+                                   field("axes", &P::axes),
                                    field("notes", &P::notes),
                                    field("step_seconds", &P::step_seconds),
                                    field("step_q25", &P::step_q25),

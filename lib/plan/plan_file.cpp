@@ -70,6 +70,7 @@ struct PlanFile {
   std::string made_for{};
   std::vector<CutChoice> cuts{};
   std::vector<LayerChoice> layout{};
+  AxesChoice axes{};
   std::vector<std::string> notes{};
   std::optional<double> step_seconds{}, step_q25{}, step_q75{};
   std::vector<PredictedRank> ranks{};
@@ -202,6 +203,17 @@ const Table<LayerChoice>& layout_fields() {
   return table;
 }
 
+const Table<AxesChoice>& axes_fields() {
+  static const Table<AxesChoice> table{
+      text_field("chosen", "the arrangement of the devices", &AxesChoice::chosen),
+      number_or_null("seconds", "of the step with it", &AxesChoice::seconds, 0, kMostSeconds),
+      text_field("next_best", "the fastest of the others that were planned", &AxesChoice::next_best, false),
+      number_or_null("next_best_seconds", "of the step with it", &AxesChoice::next_best_seconds, 0, kMostSeconds, false),
+      count_field("complete_plans", "one for each arrangement that was compared", &AxesChoice::complete_plans),
+      count_field("dropped", "arrangements without a complete plan", &AxesChoice::dropped)};
+  return table;
+}
+
 const Table<CutChoice>& cut_fields() {
   static const Table<CutChoice> table{
       text_field("dim", "that is cut", &CutChoice::dim),
@@ -253,6 +265,8 @@ const Table<PlanFile>& plan_fields() {
        [](Reader& r, const Json& j, PlanFile& out) { r.object(j, decision_fields(), out.decisions); }},
       list_field("cuts", "informative", &PlanFile::cuts, cut_fields()),
       list_field("layout", "what was chosen for layers, informative", &PlanFile::layout, layout_fields(), false),
+      {"axes", "what \"axes\": \"auto\" chose, informative", "object", false,
+       [](Reader& r, const Json& j, PlanFile& out) { r.object(j, axes_fields(), out.axes); }},
       {"predicted", "seconds, bytes, memory", "object", true,
        [](Reader& r, const Json& j, PlanFile& out) { r.object(j, predicted, out); }},
       {"baselines", "other parts", "object", true,
@@ -409,6 +423,17 @@ Plan Plan::load(const std::filesystem::path& file, const Step& step, const Mesh&
   return plan_of_text(file.string(), read_file(file.string()), step, mesh);
 }
 
+AxesChoice axes_of_text(const std::string& name, const std::string& text) {
+  return parse_json(
+      name, text,
+      [](Reader& r, const Json& j) {
+        std::optional<AxesChoice> out(std::in_place);
+        r.object(j, axes_fields(), *out);
+        return out;
+      },
+      kByMotley);
+}
+
 std::optional<std::string> evaluation_text(const std::string& name, const std::string& text) {
   return read_plan(name, text).evaluation;
 }
@@ -491,6 +516,7 @@ Plan plan_of_text(const std::string& name, const std::string& text, const Step& 
   }
   data.cuts = std::move(from.cuts);
   data.layout = std::move(from.layout);
+  data.axes = std::move(from.axes);
   data.notes = std::move(from.notes);
   data.step_seconds = from.step_seconds;
   data.step_q25 = from.step_q25 ? from.step_q25 : from.step_seconds;

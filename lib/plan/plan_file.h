@@ -22,6 +22,8 @@ void check_plan_file(const std::filesystem::path& file);
 std::string hex(std::uint64_t value);
 Json sizes_json(const std::vector<Index>& list);
 Json kept_json(const Plan& plan);  // all that is read back: the decisions, what was predicted, why
+Json to_json(const AxesChoice& axes);
+AxesChoice axes_of_text(const std::string& name, const std::string& text);  // of that JSON. UserError
 // "image [128, 1, 28, 28]", "conv2d_1.weight [40, 1, 3, 3]": inputs, labels and parameters, which differ in a plan of another
 // network.
 std::vector<std::string> network_of(const Passes& passes);

@@ -307,20 +307,30 @@ def axes_auto():
     has(room.run("plan", "described.json").out, "note: axes auto: ", "predicted ", "; next best ", " complete plans")
     done = room.run("plan", "described.json", "--format", "json", "-o", "plan.json")
     has(done.err, "note: axes auto: ")
-    chosen = room.json("plan.json")["decisions"]
+    axes, chosen = room.json("plan.json")["axes"], room.json("plan.json")["decisions"]
+    assert list(axes) == ["chosen", "seconds", "next_best", "next_best_seconds", "complete_plans", "dropped"], axes
+    assert 0 < axes["seconds"] <= axes["next_best_seconds"] and axes["complete_plans"] > 1 and axes["dropped"] == 0, axes
+    assert all(f"{a['name']} {a['size']}" in axes["chosen"] for a in chosen["axes"]) and axes["chosen"] != axes["next_best"], (axes, chosen)
+    line = f"axes auto: {axes['chosen']}, predicted "
+    has(room.run("check", "plan.json").out, "plan.json: plan, nothing wrong")
+    for more in (), ("--plan", "plan.json"):
+        text = room.run("explain", "described.json", *more).out
+        has(" ".join(text.split()), line, f"; next best {axes['next_best']}, ", "ranks (modelled)")
+        assert all(len(row) <= 100 for row in text.splitlines()), text
+        assert json.loads(room.run("explain", "described.json", "--format", "json", *more).out)["axes"] == axes
     assert sorted(chosen["devices"]) == ["a", "b", "c", "d"] and math.prod(a["size"] for a in chosen["axes"]) == 4, chosen
-    has(room.run("explain", "described.json").out, "ranks (modelled)")
-    has(room.run("explain", "described.json", "--plan", "plan.json").out, "ranks (modelled)")
     # The chosen arrangement, given by hand, has the same plan.
     by_name = {d["name"]: d for d in described["mesh"]["devices"]}
     by_hand = {**described, "mesh": {**described["mesh"], "axes": chosen["axes"], "devices": [by_name[n] for n in chosen["devices"]]}}
     room.run("plan", room.write("by hand.json", by_hand), "--format", "json", "-o", "by hand plan.json")
-    assert room.json("by hand plan.json")["decisions"] == chosen
+    assert room.json("by hand plan.json")["decisions"] == chosen and "axes" not in room.json("by hand plan.json")
     # Devices that are here.
     room.write("job.json", open_axes)
     has(room.run("train", "job.json", "--run-dir", "first").err, "axes auto: all devices along one axis, since nothing is measured yet")
+    assert room.json("first/plan.json")["axes"] == {"chosen": "all 4", "seconds": None, "complete_plans": 0, "dropped": room.json("first/plan.json")["axes"]["dropped"]}
     has(room.run("train", "job.json", "--run-dir", "run", "--set", "train.checkpoint={\"every_steps\": 5}").err, "axes auto: ", "complete plan")
     assert len(room.json("run/job.resolved.json")["mesh"]["devices"]) == 4 and room.json("run/job.resolved.json")["mesh"]["axes"] != "auto"
+    assert room.json("run/plan.json")["axes"]["complete_plans"] > 1  # the ranks planned
     room.run("verify", "job.json")
     for ranks in (1, 2, 3):
         few = json.loads(json.dumps(open_axes))
@@ -335,6 +345,40 @@ def axes_auto():
             ("mesh", {**open_axes["mesh"], "axes": "automatic"}, '/mesh/axes: expected "auto" or a list of { "name", "size" }, found "automatic"'),
             ("mesh", {**open_axes["mesh"], "devices": []}, '/mesh/devices: "axes": "auto" arranges 1 to 4096 devices, found 0')]:
         has(room.run("check", room.write("bad.json", {**open_axes, key: value}), code=78).err, wrong)
+
+
+def axes_auto_goes_on():
+    """A run of arranged devices is resumed and restarted on its own mesh, bit for bit, whatever would be chosen now."""
+    room = Room()
+    room.write("by hand.json", {**job(4), "layout": {"split": {"batch": {"axis": "outer", "parts": "even"}, "filters": {"axis": "inner", "parts": [4, 2]}}}})
+    by_hand = room.json("by hand.json")
+    devices = by_hand["mesh"]["devices"]
+    by_hand["mesh"] = {"axes": [{"name": "outer", "size": 2}, {"name": "inner", "size": 2}], "devices": [devices[r] for r in (0, 2, 3, 1)]}
+    room.run("plan", room.write("by hand.json", by_hand), "-o", "plan.json")
+    document = job(4, checkpoint={"every_steps": 4, "keep": 2})
+    del document["layout"]
+    document["mesh"]["axes"] = "auto"
+    room.write("job.json", document)
+    room.run("train", "job.json", "--plan", "plan.json", "--run-dir", "full")
+    mesh = room.json("full/job.resolved.json")["mesh"]
+    assert [d["name"] for d in mesh["devices"]] == ["cpu 0", "cpu 2", "cpu 3", "cpu 1"] and [a["size"] for a in mesh["axes"]] == [2, 2], mesh
+    mpiexec = shutil.which("mpiexec.mpich") or shutil.which("mpiexec")
+    for name, words, before in [("with the job", ["job.json"], []), ("without", [], []), ("mpiexec", ["job.json"], [mpiexec, "-n", "4"])]:
+        shutil.copytree(room.path / "full", room.path / name)
+        shutil.rmtree(room.path / name / "checkpoints/step-20")
+        done = room.run("train", *words, "--resume", name, before=before)
+        has(done.err, f"resuming from {name}/checkpoints/step-16", "the plan is that of ")
+        assert room.json(f"{name}/job.resolved.json")["mesh"] == mesh and losses(room, name) == losses(room, "full")
+        assert (room.path / name / "weights.safetensors").read_bytes() == (room.path / "full/weights.safetensors").read_bytes()
+    long = ["train", "job.json", "--plan", "plan.json", "--set", "train.max_steps=3000", "--set", 'train.checkpoint={"every_steps": 200}']
+    room.run(*long, "--run-dir", "whole")
+    process = room.start(*long, "--run-dir", "run", "--restart", "2")
+    wait_for(lambda: (room.path / "run/checkpoints/step-200/complete").exists(), "a checkpoint is there")
+    os.kill(ranks_of(process.pid)[1], signal.SIGKILL)
+    _, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 0, err
+    has(err, "restart 1 of 2: from run/checkpoints/step-")
+    assert room.json("run/job.resolved.json")["mesh"] == mesh and losses(room, "run") == losses(room, "whole")
 
 
 def plan_and_run_files():
@@ -2020,7 +2064,7 @@ def links_in_run_directories():
     small = room.write("job.json", job(1, (6,), checkpoint={"every_steps": 10}))
     room.run("train", small, "--run-dir", "victim")
     (room.path / "file").write_text("precious")
-    files = [".lock", ".ranks.lock", ".motley", ".job", "job.resolved.json", "command.json", "plan.json", "metrics.jsonl", "run.json", "trace.json", "step_times.json", "timeline.json", "profile.json",
+    files = [".lock", ".ranks.lock", ".motley", ".job", ".axes.json", "job.resolved.json", "command.json", "plan.json", "metrics.jsonl", "run.json", "trace.json", "step_times.json", "timeline.json", "profile.json",
              "events.out.tfevents.motley", "weights.safetensors", "damaged.json"]
     links = [(name, target) for name in files for target in ("../file", "nowhere")]
     links += [(".before", "../victim"), ("checkpoints", "../victim/checkpoints"), (".dropped", "../victim"), (".ranks", "../victim"), ("checkpoints/step-10", "../../victim/checkpoints/step-10"),
@@ -2836,7 +2880,7 @@ def freezes():
     has(room.run("check", room.write("all.json", job(freeze=["*"])), code=78).err, "/train/freeze: all parameters are frozen: there is nothing to train")
 
 
-TESTS = [usage, doctor, one_core_of_two_units, gpu_not_here, checks, foreign_words, axes_auto, plan_and_run_files, large_files, schemas, plans, modelled, explains, notes, given_plans, measured_plans, real_steps, little_memory, verifies, trains, continues_from_weights, begins_with_weights, tables_of_positions, freezes, keeps_weights, layers_called_as_gpt2s, own_data, wide_tokens, several_inputs, stores_in_bf16, sums_with_parameters, names_of_layers, closed_pipe, full_pipes, refuses_weights, resumes, stopped_runs, traces, reports, writes_events, refusals, other_launchers, stops, paths_through_links, links_in_run_directories, directories_of_others, files_of_another_user, keeps_other_files, pipes, run_directory_removed, deaths, deaths_under_mpiexec, launcher_killed, restarts, stops_while_a_rank_hangs, leaves_out_lost_devices, evaluates_by_epoch, decided_by_evaluations, optimizers, other_losses, verifies_inference, progress]
+TESTS = [usage, doctor, one_core_of_two_units, gpu_not_here, checks, foreign_words, axes_auto, axes_auto_goes_on, plan_and_run_files, large_files, schemas, plans, modelled, explains, notes, given_plans, measured_plans, real_steps, little_memory, verifies, trains, continues_from_weights, begins_with_weights, tables_of_positions, freezes, keeps_weights, layers_called_as_gpt2s, own_data, wide_tokens, several_inputs, stores_in_bf16, sums_with_parameters, names_of_layers, closed_pipe, full_pipes, refuses_weights, resumes, stopped_runs, traces, reports, writes_events, refusals, other_launchers, stops, paths_through_links, links_in_run_directories, directories_of_others, files_of_another_user, keeps_other_files, pipes, run_directory_removed, deaths, deaths_under_mpiexec, launcher_killed, restarts, stops_while_a_rank_hangs, leaves_out_lost_devices, evaluates_by_epoch, decided_by_evaluations, optimizers, other_losses, verifies_inference, progress]
 
 
 def main(tests):

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // "axes": "auto": the chosen arrangement is predicted no slower than one axis and than every arrangement planned by hand, and given
 // by hand it has the same plan.
+#include <motley/error.h>
 #include <motley/ops.h>
 
 #include <algorithm>
@@ -9,7 +10,6 @@
 
 #include "balance/arrange.h"
 #include "plan/plan_data.h"
-#include "profiler/part_of.h"
 #include "tests/support/synthetic_profile.h"
 
 using namespace motley;
@@ -59,16 +59,16 @@ TEST_CASE("the chosen arrangement is the least predicted of the list, and the sa
   for (const Case& c : cases) {
     const Mesh mesh = listed(c.hosts, c.isas);
     const Profile profile = profile_of(mesh, c.speeds);
-    const PlannedArrangements all = plan_arrangements(step, mesh, LayoutRules::automatic(), profile, DType::f32);
+    const Arranged all = arrange(step, mesh, LayoutRules::automatic(), profile);
     REQUIRE(all.planned.size() > 1);
     CHECK(all.planned.size() <= 12);
     CHECK(all.planned.size() + static_cast<std::size_t>(all.dropped) == arrangements(mesh).size());
     const Arrangement& best = all.planned.front();
     for (const Arrangement& one : arrangements(mesh)) {
-      CAPTURE(text_of(one), text_of(all));
+      CAPTURE(one.text(), all.text());
       const double seconds = by_hand(step, one.mesh, profile);
-      CHECK(best.seconds <= seconds * (1 + 1e-12));
-      if (text_of(one) == text_of(best)) CHECK(best.seconds == Approx(seconds).epsilon(1e-12));
+      CHECK(*best.seconds <= seconds * (1 + 1e-12));
+      if (one.text() == best.text()) CHECK(*best.seconds == Approx(seconds).epsilon(1e-12));
     }
   }
 }
@@ -87,10 +87,28 @@ TEST_CASE("arrangements: each device once, no two equal; one axis for one device
     std::set<std::string> names;
     for (const Device& d : one.mesh.devices()) names.insert(d.name);
     CHECK(names.size() == 4);
-    texts.insert(text_of(one));
+    texts.insert(one.text());
   }
   CHECK(texts == std::set<std::string>{"all 4", "outer 2 x inner 2, as listed: [d0, d1], [d2, d3]",
                                        "outer 2 x inner 2, hosts along inner: [d0, d2], [d1, d3]"});
+}
+
+TEST_CASE(
+    "arrange() without a profile takes one axis; it refuses rules that name an axis or leave nothing open, and other profiles") {
+  const Step step = small_step();
+  const Mesh mesh = listed({"a", "b", "a", "b"}, {"", "", "", ""}), one = listed({""}, {""});
+  const Profile profile = profile_of(mesh, {1, 1, 1, 1});
+  const LayoutRules rules = LayoutRules::automatic();
+  const Arranged unknown = arrange(step, mesh, rules, Profile());
+  REQUIRE(unknown.planned.size() == 1);
+  CHECK(unknown.planned.front().mesh.axes() == mesh.axes());
+  CHECK((!unknown.planned.front().seconds && unknown.dropped > 0));
+  CHECK(arrange(step, one, {}, Profile()).text() == "axes auto: all 1, the only arrangement");
+  CHECK_THROWS_AS(arrange(step, mesh, {}, profile), UserError);
+  CHECK_THROWS_AS(arrange(step, mesh, rules, profile_of(one, {1})), UserError);
+  LayoutRules named = rules;
+  named.split.push_back({"filters", "all"});
+  CHECK_THROWS_WITH(arrange(step, mesh, named, profile), Catch::Contains("a rule cuts \"filters\" over the axis \"all\""));
 }
 
 TEST_CASE("a profile in another order is the same profile") {

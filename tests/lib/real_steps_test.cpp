@@ -22,8 +22,9 @@ Sizes parts_of(const Plan& plan, std::size_t rule = 0) {
 }
 
 // As if these plans had run, in so many seconds of the first one's each.
-void add_rows(Profile& profile, const Step& step, const Mesh& mesh, const std::vector<std::pair<LayoutRules, double>>& rows) {
-  TimedSteps steps = steps_of(step, mesh, kRules, profile, DType::f32);
+void add_rows(Profile& profile, const Step& step, const Mesh& mesh, const std::vector<std::pair<LayoutRules, double>>& rows,
+              const LayoutRules& given = kRules) {
+  TimedSteps steps = steps_of(step, mesh, given, profile, DType::f32);
   steps.reference = decisions_of(rows.front().first);
   steps.reference_seconds = {1e-3, 1e-3, 1e-3, 3};
   for (const auto& [rules, over] : rows) steps.plans.push_back({decisions_of(rules), "one", over, over, over, 3});
@@ -69,6 +70,29 @@ TEST_CASE("real steps: of the plans that ran and are listed the fastest is chose
     other = ran;
     other.steps.front().build = "0.0.1";
     CHECK(balance(step, mesh, kRules, other).data().rules == predicted.data().rules);
+  }
+}
+
+TEST_CASE("real steps: what is said of an automatic layout is that of the plan which they chose") {
+  const Step step = small_step(8);
+  const Mesh mesh = line_of(2);
+  const LayoutRules open = LayoutRules::automatic();
+  const Profile profile = testing::synthetic_profile(mesh, {1, 0.9}, 1e9);
+  const std::vector<NearRules> near = near_rules(choose_layouts(step, mesh, open, profile, DType::f32), mesh);
+  REQUIRE(near.size() > 2);
+  for (const NearRules& fastest : near) {
+    CAPTURE(fastest.name);
+    std::vector<std::pair<LayoutRules, double>> rows;
+    for (const NearRules& one : near) rows.emplace_back(one.rules, one.rules == fastest.rules ? 0.5 : 1);
+    Profile ran = profile;
+    add_rows(ran, step, mesh, rows, open);
+    const Plan plan = balance(step, mesh, open, ran);
+    CHECK(plan.data().rules == fastest.rules);
+    CHECK(!plan.data().layout.empty());
+    for (const LayerChoice& one : plan.data().layout) {
+      if (one.next_best_seconds) CHECK(*one.next_best_seconds >= *plan.data().step_seconds * (1 - 1e-12));
+      if (fastest.name.ends_with(" alone") && one.cut != "not cut") CHECK(one.cut == "on " + fastest.name);
+    }
   }
 }
 
