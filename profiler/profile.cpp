@@ -150,7 +150,7 @@ std::shared_ptr<Profile::Scaled> Profile::not_scaled() {
 
 const ScaledKernels& Profile::scaled() const {
   std::call_once(scaled_->once, [&] {
-    std::vector<TimedKernel> timed;
+    std::vector<MeasuredKernel> timed;
     for (const KernelPoint& p : kernels_)
       if (p.supported && !by_element(p.spec) && p.spec == bare(p.spec))
         timed.push_back({p.device, kind_of(p.device, p.spec), p.spec, p.seconds.typical()});

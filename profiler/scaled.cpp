@@ -14,9 +14,9 @@ namespace motley {
 
 namespace {
 
-constexpr Index kGranule = 8;  // of a convolution's channels, where the measured ones are farther apart
+constexpr Index kGranule = 8;               // of a convolution's channels, where the measured ones are farther apart
 constexpr double kMostFixedSeconds = 5e-6;  // that a kernel takes however small it is: launching one on a GPU
-constexpr std::size_t kMostLeftOut = 128;  // per device: about a millisecond
+constexpr std::size_t kMostLeftOut = 128;   // per device: about a millisecond
 
 }  // namespace
 
@@ -30,14 +30,15 @@ ScaledKernels::Point ScaledKernels::point_of(const KernelSpec& spec, double seco
   return out;
 }
 
-ScaledKernels::ScaledKernels(std::vector<TimedKernel> measured) {
-  for (const TimedKernel& one : measured) {
+ScaledKernels::ScaledKernels(std::vector<MeasuredKernel> measured) {
+  for (const MeasuredKernel& one : measured) {
     if (one.seconds <= 0 || flops(one.spec) <= 0) continue;
     Family& family = families_[one.family];
+    family.key = one.family;
     family.device = one.device;
-    const bool convolution = one.spec.op == KernelOp::conv2d;  // its result's channels: what is summed over has no granule
-    family.granular = {false, convolution && one.spec.pass != PassKind::forward,
-                       convolution && one.spec.pass != PassKind::backward_data, convolution, false};
+    family.convolves = one.spec.op == KernelOp::conv2d;  // its result's channels are granular, those that are summed over are not
+    family.granular = {false, family.convolves && one.spec.pass != PassKind::forward,
+                       family.convolves && one.spec.pass != PassKind::backward_data, family.convolves, false};
     family.points.push_back(point_of(one.spec, one.seconds));
   }
   std::map<int, std::vector<std::pair<Family*, const Point*>>> of_device;
@@ -47,6 +48,9 @@ ScaledKernels::ScaledKernels(std::vector<TimedKernel> measured) {
     });
     const auto equal = [](const Point& a, const Point& b) { return a.sizes == b.sizes; };  // padding may differ
     family.points.erase(std::unique(family.points.begin(), family.points.end(), equal), family.points.end());
+    family.odd_factor = odd_factor_of(family);
+    for (Point& point : family.points)
+      if (is_odd(family, point)) point.seconds /= family.odd_factor;
     add_lines(family);
     for (const Point& point : family.points) of_device[family.device].push_back({&family, &point});
   }
@@ -55,7 +59,7 @@ ScaledKernels::ScaledKernels(std::vector<TimedKernel> measured) {
     for (const auto& [family, point] : points) least = std::min(least, point->seconds);
     for (const auto& [family, point] : points) family->least_seconds = least;
     std::sort(points.begin(), points.end(), [](const auto& a, const auto& b) {
-      return std::tie(a.second->sum, a.second->sizes, a.second->seconds) < std::tie(b.second->sum, b.second->sizes, b.second->seconds);
+      return std::tie(a.second->sum, a.second->sizes, a.first->key) < std::tie(b.second->sum, b.second->sizes, b.first->key);
     });
     const std::size_t step = (points.size() + kMostLeftOut - 1) / kMostLeftOut;
     std::vector<double> errors;
@@ -66,6 +70,23 @@ ScaledKernels::ScaledKernels(std::vector<TimedKernel> measured) {
     if (errors.empty()) continue;
     errors_[device] = {quantile(errors, 0.5), quantile(errors, 0.9), static_cast<int>(errors.size())};
   }
+}
+
+bool ScaledKernels::is_odd(const Family& family, const Point& point) {
+  return family.convolves && std::any_of(point.sizes.begin() + 1, point.sizes.begin() + 4,
+                                         [](Index size) { return size > kGranule && size % kGranule != 0; });
+}
+
+double ScaledKernels::odd_factor_of(const Family& family) {
+  Family even = family;
+  std::erase_if(even.points, [&](const Point& p) { return is_odd(family, p); });
+  if (even.points.size() == family.points.size()) return 1;
+  add_lines(even);
+  std::vector<double> factors;
+  for (const Point& p : family.points)
+    if (const auto estimate = is_odd(family, p) ? seconds(even, p, nullptr) : std::nullopt)
+      factors.push_back(p.seconds / *estimate);
+  return factors.empty() ? 1 : std::max(1.0, quantile(factors, 0.5));
 }
 
 void ScaledKernels::add_lines(Family& family) {
@@ -86,7 +107,10 @@ void ScaledKernels::add_lines(Family& family) {
 
 std::optional<double> ScaledKernels::seconds(std::size_t family, const KernelSpec& spec) const {
   const auto found = families_.find(family);
-  return found == families_.end() ? std::nullopt : seconds(found->second, point_of(spec, 0), nullptr);
+  if (found == families_.end()) return std::nullopt;
+  const Point at = point_of(spec, 0);
+  const std::optional<double> estimate = seconds(found->second, at, nullptr);
+  return estimate && is_odd(found->second, at) ? *estimate * found->second.odd_factor : estimate;
 }
 
 std::optional<EstimateError> ScaledKernels::error(int device) const {
@@ -131,7 +155,8 @@ const ScaledKernels::Point* ScaledKernels::nearest(const Family& family, const P
     least = distance;
     out = &p;
   };
-  const auto middle = std::lower_bound(points.begin(), points.end(), at.sum, [](const Point& p, double sum) { return p.sum < sum; });
+  const auto middle =
+      std::lower_bound(points.begin(), points.end(), at.sum, [](const Point& p, double sum) { return p.sum < sum; });
   for (auto p = middle; p != points.end() && p->sum - at.sum < least; ++p) consider(*p);
   for (auto p = middle; p != points.begin() && at.sum - std::prev(p)->sum < least; --p) consider(*std::prev(p));
   return out;

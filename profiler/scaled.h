@@ -13,7 +13,7 @@ namespace motley {
 
 // A measured convolution, dense layer or pool. Kernels of one family (and so of one device) differ in their extents alone; the
 // windows are equal.
-struct TimedKernel {
+struct MeasuredKernel {
   int device = 0;
   std::size_t family = 0;
   KernelSpec spec{};
@@ -26,7 +26,7 @@ struct TimedKernel {
 // Extents: samples, channels, filters, groups, positions of the result (rows times columns).
 class ScaledKernels {
  public:
-  explicit ScaledKernels(std::vector<TimedKernel> measured);
+  explicit ScaledKernels(std::vector<MeasuredKernel> measured);
 
   // Nothing: the family has no kernel.
   std::optional<double> seconds(std::size_t family, const KernelSpec& spec) const;
@@ -40,21 +40,28 @@ class ScaledKernels {
   struct Point {
     Sizes sizes{};
     Logs logs{};
-    double sum = 0;  // of the logarithms
-    double seconds = 0;
+    double sum = 0;      // of the logarithms
+    double seconds = 0;  // of odd kernels: over the family's factor
   };
   struct Line {
-    Logs logs{};                      // of the extents that do not vary
+    Logs logs{};                       // of the extents that do not vary
     std::vector<std::size_t> along{};  // points, by the one that varies
   };
   struct Family {
+    std::size_t key = 0;
     int device = 0;
+    bool convolves = false;
+    double odd_factor = 1;                // seconds of odd kernels over those of others
     double least_seconds = 0;             // of any kernel of the device
     std::array<bool, kRoles> granular{};  // by extent: time is a staircase, not a line
     std::vector<Point> points{};          // by the sum of their logarithms
     std::array<std::vector<Line>, kRoles> lines{};
   };
   static Point point_of(const KernelSpec& spec, double seconds);
+  // A convolution is odd if one of its channels is above eight and not a multiple of eight: libraries may have another kernel for
+  // it.
+  static bool is_odd(const Family& family, const Point& point);
+  static double odd_factor_of(const Family& family);
   static void add_lines(Family& family);
   static std::optional<double> seconds(const Family& family, const Point& at, const Point* left_out);
   static const Point* nearest(const Family& family, const Point& at, const Point* left_out);

@@ -185,7 +185,8 @@ TEST_CASE("between measured sizes: the time of the next one not below; past them
   check_estimate(p.seconds(0, conv(4, 16, 17)), 1.0e-3, Known::interpolated);
 }
 
-TEST_CASE("of another family: no faster than the most similar kernels of that op and pass; else 1e9 flops per second", "[profile]") {
+TEST_CASE("of another family: no faster than the most similar kernels of that op and pass; else 1e9 flops per second",
+          "[profile]") {
   Profile p;
   p.add(point(conv(4, 16, 32), 1e-3));
   p.add(point(conv(4, 16, 64), 4e-3));

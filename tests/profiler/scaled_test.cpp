@@ -68,7 +68,8 @@ TEST_CASE("an extent that no line has counts in proportion", "[scaled]") {
   CHECK(plain(two.seconds(0, conv(8, 16, 32))) == Approx(0.25e-3).epsilon(1e-12));
 }
 
-TEST_CASE("beyond a line's end seconds are in proportion, below its begin as between its first two, in whole granules", "[scaled]") {
+TEST_CASE("beyond a line's end seconds are in proportion, below its begin as between its first two, in whole granules",
+          "[scaled]") {
   const Profile p = lines_of(product);
   CHECK(plain(p.seconds(0, conv(64, 12, 64))) == Approx(2 * product(conv(32, 12, 64))).epsilon(1e-12));
   CHECK(plain(p.seconds(0, conv(4, 12, 64))) == Approx(product(conv(8, 12, 64)) / 2).epsilon(1e-12));
@@ -85,6 +86,17 @@ TEST_CASE("where measured filters are far apart a line of whole granules is betw
     CHECK(plain(p.seconds(0, conv(20, 32, f))) == Approx(product(conv(20, 32, f))).epsilon(1e-12));
 }
 
+TEST_CASE("convolutions with odd channels may take another implementation: once, however many channels are odd", "[scaled]") {
+  const auto odd = [](const KernelSpec& s) { return s.roles.c % 8 != 0 || s.roles.f % 8 != 0; };
+  const auto seconds = [&](const KernelSpec& s) { return (odd(s) ? 1.75 : 1) * product(s); };
+  Profile p = lines_of(seconds);
+  for (const Index f : {33, 34, 35}) add(p, conv(32, 32, f), seconds(conv(32, 32, f)));
+  for (const KernelSpec& spec : {conv(20, 24, 33), conv(20, 30, 17), conv(20, 30, 24), conv(20, 24, 24), conv(20, 30, 34)}) {
+    INFO(summary(spec));
+    CHECK(plain(p.seconds(0, spec)) == Approx(seconds(spec)).epsilon(1e-12));
+  }
+}
+
 TEST_CASE("no kernel is faster than the fastest of the device, or than launching one", "[scaled]") {
   Profile p = lines_of([](const KernelSpec& s) { return 1e-3 * product(s); });
   CHECK(plain(p.seconds(0, conv(1, 2, 2, 1))) == Approx(5e-6).epsilon(1e-12));
@@ -97,8 +109,13 @@ TEST_CASE("only kernels of one family are scaled from each other", "[scaled]") {
   const KernelSpec near = conv(20, 30, 17);
   for (const auto change : std::initializer_list<void (*)(KernelSpec&)>{
            [](KernelSpec& s) { s.pass = PassKind::backward_data; }, [](KernelSpec& s) { s.dtype = DType::bf16; },
-           [](KernelSpec& s) { s.stride = {2, 2}; }, [](KernelSpec& s) { s.roles.r = s.roles.s = 5; },
-           [](KernelSpec& s) { s.x_format = Format::channels_last; }, [](KernelSpec& s) { s.dilation = {2, 1}; }}) {
+           [](KernelSpec& s) {
+             s.stride = {2, 2};
+           },
+           [](KernelSpec& s) { s.roles.r = s.roles.s = 5; }, [](KernelSpec& s) { s.x_format = Format::channels_last; },
+           [](KernelSpec& s) {
+             s.dilation = {2, 1};
+           }}) {
     KernelSpec other = near;
     change(other);
     CHECK(p.seconds(0, other).known == Known::modelled);
