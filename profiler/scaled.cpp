@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <tuple>
 
 #include "base/quantile.h"
 #include "profiler/modelled.h"
@@ -16,7 +17,10 @@ namespace {
 
 constexpr Index kGranule = 8;               // of a convolution's channels, where the measured ones are farther apart
 constexpr double kMostFixedSeconds = 5e-6;  // that a kernel takes however small it is: launching one on a GPU
-constexpr std::size_t kMostLeftOut = 128;   // per device: about a millisecond
+// Of kernels that are left out with another: their extents differ by less than a factor of three together. At this distance the
+// error is that of kernels with random parts of a layer's samples, channels and filters (docs/profiles.md).
+constexpr double kLeastDistance = 1.585;   // sum of binary logarithms
+constexpr std::size_t kMostLeftOut = 128;  // per device: about a millisecond
 
 }  // namespace
 
@@ -72,6 +76,12 @@ ScaledKernels::ScaledKernels(std::vector<MeasuredKernel> measured) {
   }
 }
 
+double ScaledKernels::distance(const Point& a, const Point& b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < kRoles; i++) sum += std::abs(a.logs[i] - b.logs[i]);
+  return sum;
+}
+
 bool ScaledKernels::is_odd(const Family& family, const Point& point) {
   return family.convolves && std::any_of(point.sizes.begin() + 1, point.sizes.begin() + 4,
                                          [](Index size) { return size > kGranule && size % kGranule != 0; });
@@ -118,12 +128,12 @@ std::optional<EstimateError> ScaledKernels::error(int device) const {
   return found == errors_.end() ? std::nullopt : std::optional(found->second);
 }
 
-// With the kernel those that it would be interpolated from: an estimate has no such kernels.
+// With the kernel those that it would be interpolated from, and those near it: an estimate has none of them.
 bool ScaledKernels::is_left_out(const Point& point, const Point* left_out) {
   if (left_out == nullptr) return false;
   int different = 0;
   for (std::size_t i = 0; i < kRoles; i++) different += point.sizes[i] != left_out->sizes[i];
-  return different < 2;
+  return different < 2 || distance(point, *left_out) < kLeastDistance;
 }
 
 // On lines also those of its extent: an estimate's extents are seldom measured ones.
@@ -149,10 +159,9 @@ const ScaledKernels::Point* ScaledKernels::nearest(const Family& family, const P
   const Point* out = nullptr;
   double least = HUGE_VAL;
   const auto consider = [&](const Point& p) {
-    double distance = 0;
-    for (std::size_t i = 0; i < kRoles; i++) distance += std::abs(p.logs[i] - at.logs[i]);
-    if (distance >= least || is_left_out(p, left_out)) return;
-    least = distance;
+    const double its = distance(p, at);
+    if (its >= least || is_left_out(p, left_out)) return;
+    least = its;
     out = &p;
   };
   const auto middle =

@@ -57,6 +57,7 @@ class ScaledKernels {
     std::vector<Point> points{};          // by the sum of their logarithms
     std::array<std::vector<Line>, kRoles> lines{};
   };
+  static double distance(const Point& a, const Point& b);
   static Point point_of(const KernelSpec& spec, double seconds);
   // A convolution is odd if one of its channels is above eight and not a multiple of eight: libraries may have another kernel for
   // it.

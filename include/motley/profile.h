@@ -165,7 +165,7 @@ class Profile {
   /// epilogue that was not timed with this spec: the seconds without it, plus what the epilogue took per element with other specs.
   Estimate seconds(int device, const KernelSpec& spec) const;
   /// Of scaled kernels: each of up to 128 measured ones is estimated without itself and without those that differ from it in one
-  /// extent only. Nothing: there are none that can be.
+  /// extent only, or by little. Nothing: there are none that can be.
   std::optional<EstimateError> estimate_error(int device) const;
   /// Bytes that this kernel needs beside its operands: of exactly this spec; else without its bias and epilogue (with room for the
   /// result before it is rounded to bf16); else of the next larger one measured, or of a smaller one times the flops; else 0.
