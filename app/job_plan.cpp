@@ -52,7 +52,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Counted {
-  int modelled = 0, all = 0;
+  int guesses = 0, all = 0;
 };
 // Of a rank's kernels: how many there are with arithmetic that counts, and how many of these the profile has to estimate.
 Counted estimated(const Profile& profile, int rank, const std::vector<KernelSpec>& kernels) {
@@ -60,7 +60,7 @@ Counted estimated(const Profile& profile, int rank, const std::vector<KernelSpec
   for (const KernelSpec& s : kernels) {
     if (flops(s) <= 0) continue;
     out.all++;
-    out.modelled += profile.supports(rank, s) && profile.seconds(rank, s).known == Known::modelled ? 1 : 0;
+    out.guesses += profile.supports(rank, s) && profile.seconds(rank, s).is_guess() ? 1 : 0;
   }
   return out;
 }
@@ -208,8 +208,8 @@ PlanAtHand plan_at_hand(const Job& job, const Step& step, bool with_steps) {
   // False: why_not names the first rank without some of the kernels.
   const auto has = [&](const char* which, const auto& kernels_of_rank) {
     for (int rank = 0; measures && rank < job.mesh.ranks() && out.why_not.empty(); rank++)
-      if (const Counted kernels = estimated(out.profile, rank, kernels_of_rank(rank)); kernels.modelled > 0)
-        out.why_not = fmt::format("the profile {} lacks {} of {} kernels that rank {} ({}) {}", file, kernels.modelled, kernels.all,
+      if (const Counted kernels = estimated(out.profile, rank, kernels_of_rank(rank)); kernels.guesses > 0)
+        out.why_not = fmt::format("the profile {} lacks {} of {} kernels that rank {} ({}) {}", file, kernels.guesses, kernels.all,
                                   rank, job.mesh.device(rank).name, which);
     return out.why_not.empty();
   };
@@ -383,10 +383,10 @@ std::vector<std::string> doubts(const Job& job, const Step& step, const Plan& pl
   const CommonPlan common = plan.data();
   std::map<int, std::string> by_rank;
   const auto note = [&](int rank, const char* which, const std::vector<KernelSpec>& kernels) {
-    if (const Counted counted = estimated(profile, rank, kernels); counted.modelled > 0)
+    if (const Counted counted = estimated(profile, rank, kernels); counted.guesses > 0)
       by_rank[rank] =
-          fmt::format("rank {} ({}): {} of {} kernel times {}are modelled, not measured; measure them with: motley profile JOB",
-                      rank, plan.mesh().device(rank).name, counted.modelled, counted.all, which);
+          fmt::format("rank {} ({}): {} of {} kernel times {}are estimates, not measured; measure them with: motley profile JOB",
+                      rank, plan.mesh().device(rank).name, counted.guesses, counted.all, which);
   };
   std::vector<int> others;  // ranks whose kernels in this plan are all measured
   for (const int rank : all_ranks(plan.mesh())) {

@@ -7,11 +7,11 @@
 
 namespace motley {
 
-namespace {
-
 Index rounded_up(Index extent, Index granule) {
   return (extent + granule - 1) / granule * granule;
 }
+
+namespace {
 
 KernelSpec in_granules(KernelSpec spec, const DeviceNumbers::Granules& granules) {
   Roles& e = spec.roles;

@@ -6,6 +6,9 @@
 
 namespace motley {
 
+// The least multiple of the granule that is not below the extent.
+Index rounded_up(Index extent, Index granule);
+
 // Seconds of a kernel on a modelled device: launch + max(flops / (rate * efficiency), bytes / memory rate). Extents are rounded up
 // to the granules; those of pools, maps and attention are not. bytes: of all operands, each once.
 double seconds_by_numbers(const DeviceNumbers& numbers, const KernelSpec& spec);

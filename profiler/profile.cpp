@@ -9,12 +9,14 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <span>
 
 #include "base/hash.h"
 #include "kernels/kernel_spec_fields.h"
 #include "profiler/modelled.h"
+#include "profiler/scaled.h"
 
 namespace motley {
 
@@ -137,6 +139,30 @@ double distance_of(const KernelSpec& a, const Extents& extents_a, const KernelSp
 
 }  // namespace
 
+struct Profile::Scaled {
+  std::once_flag once{};
+  std::optional<ScaledKernels> kernels{};
+};
+
+std::shared_ptr<Profile::Scaled> Profile::not_scaled() {
+  return std::make_shared<Scaled>();
+}
+
+const ScaledKernels& Profile::scaled() const {
+  std::call_once(scaled_->once, [&] {
+    std::vector<MeasuredKernel> timed;
+    for (const KernelPoint& p : kernels_)
+      if (p.supported && !by_element(p.spec) && p.spec == bare(p.spec))
+        timed.push_back({p.device, kind_of(p.device, p.spec), p.spec, p.seconds.typical()});
+    scaled_->kernels.emplace(std::move(timed));
+  });
+  return *scaled_->kernels;
+}
+
+std::optional<EstimateError> Profile::estimate_error(int device) const {
+  return scaled().error(device);
+}
+
 const KernelPoint* Profile::find(int device, const KernelSpec& spec) const {
   if (const auto found = by_hash_.find(key_of(device, spec)); found != by_hash_.end())
     for (std::size_t i : found->second)
@@ -186,6 +212,7 @@ void Profile::add(KernelPoint point) {
     if (kernels_[at].supported && (!point.supported || point.seconds.typical() >= kernels_[at].seconds.typical())) return;
     kernels_[at] = std::move(point);
   }
+  scaled_ = not_scaled();
   const KernelPoint& p = kernels_[at];
   (p.supported ? supported_ : unsupported_).insert(kind_of(p.device, p.spec));
   if (!p.supported) return;
@@ -290,6 +317,9 @@ Estimate Profile::bare_seconds(int device, const KernelSpec& spec) const {
     }
     if (step < HUGE_VAL) return {step, Known::interpolated};
     if (past < HUGE_VAL) return {past, Known::interpolated};
+    if (const std::optional<EstimateError> error = scaled().error(device))
+      if (const std::optional<double> estimate = scaled().seconds(kind_of(device, spec), spec))
+        return {*estimate * (1 + error->q90), Known::scaled, error->q90};
   }
   return {modelled_seconds(device, spec), Known::modelled};
 }

@@ -16,6 +16,9 @@
 #include <vector>
 
 namespace motley {
+
+class ScaledKernels;
+
 /// @addtogroup planning
 /// @{
 
@@ -30,11 +33,22 @@ struct Spread {
 };
 
 /// How an estimate was obtained.
-enum class Known : std::uint8_t { measured, interpolated, modelled };
+enum class Known : std::uint8_t { measured, interpolated, scaled, modelled };
 /// Seconds, and how they were obtained.
 struct Estimate {
-  double seconds = 0;             ///< of one run, or one message
+  double seconds = 0;             ///< of one run, or one message, as plans count them
   Known known = Known::modelled;  ///< how the seconds were obtained
+  double error = 0;               ///< scaled: `seconds` are the estimate times 1 + this
+  /// Whether the kernel should be measured before a plan relies on its seconds.
+  bool is_guess() const { return known == Known::scaled || known == Known::modelled; }
+};
+
+/// How far estimates of a device's kernels are from what was measured: |estimate / measured - 1| of measured kernels that were left
+/// out.
+struct EstimateError {
+  double median = 0;  ///< of these kernels
+  double q90 = 0;     ///< nine of ten are below
+  int kernels = 0;    ///< that were left out
 };
 
 /// The device that was measured, so that a profile of another device is refused; and how much the other ranks of its host slow it
@@ -146,11 +160,15 @@ class Profile {
   bool supports(int device, const KernelSpec& spec) const;
   /// Of a modelled device: as its numbers say, modelled. Not supported: kImpossibleSeconds. measured: exactly this spec.
   /// interpolated: from specs that differ in one extent: channels and filters on this device's granule (a step function: the
-  /// smallest measured size that is not smaller), samples on a line; beyond the largest measured size linear in flops. modelled: at
-  /// the rate of the slowest of the three most similar kernels of that op and pass, else 1e9 flops per second: what was never timed
-  /// is taken for no faster than what was. With an epilogue that was not timed with this spec: the seconds without it, plus what
-  /// the epilogue took per element with other specs.
+  /// smallest measured size that is not smaller), samples on a line; beyond the largest measured size linear in flops. scaled: from
+  /// the most similar measured kernel that differs in extents alone, by what each of them changed of others; times 1 + the error
+  /// below which nine of ten such estimates are on this device. modelled: at the rate of the slowest of the three most similar
+  /// kernels of that op and pass, else 1e9 flops per second. So what was never timed is seldom taken for faster than it is. With an
+  /// epilogue that was not timed with this spec: the seconds without it, plus what the epilogue took per element with other specs.
   Estimate seconds(int device, const KernelSpec& spec) const;
+  /// Of scaled kernels: each of up to 128 measured ones is estimated without itself and without those that differ from it in one
+  /// extent only, or by little. Nothing: there are none that can be.
+  std::optional<EstimateError> estimate_error(int device) const;
   /// Bytes that this kernel needs beside its operands: of exactly this spec; else without its bias and epilogue (with room for the
   /// result before it is rounded to bf16); else of the next larger one measured, or of a smaller one times the flops; else 0.
   Index workspace_bytes(int device, const KernelSpec& spec) const;
@@ -204,6 +222,9 @@ class Profile {
   double between(const FamilyPoint* below, const FamilyPoint& above, Index samples) const;
   Estimate bare_seconds(int device, const KernelSpec& spec) const;  // a spec without bias and epilogue
   double modelled_seconds(int device, const KernelSpec& spec) const;
+  struct Scaled;
+  static std::shared_ptr<Scaled> not_scaled();
+  const ScaledKernels& scaled() const;
   void add_epilogue(const KernelPoint& point);
   const KernelPoint* find(int device, const KernelSpec& spec) const;
   const Link* link(int from, int to) const;  // nullptr: none
@@ -214,6 +235,7 @@ class Profile {
   std::unordered_set<std::size_t> supported_{}, unsupported_{};            // kinds: (device, spec without extents)
   std::unordered_map<std::size_t, Mean> epilogues_{};                      // (device, op, epilogue) -> seconds per element
   std::unordered_map<std::size_t, std::vector<RatePoint>> by_rate_{};      // (device, op, pass, dtype) -> points
+  std::shared_ptr<Scaled> scaled_ = not_scaled();                          // made for the first query; copies share it
 };
 
 /// The profile with its devices, found by name, in the mesh's order; the profile as it is, if it has that order already or is not

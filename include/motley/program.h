@@ -203,7 +203,7 @@ struct SimulatedStep {
 struct Simulated {
   double step_seconds = 0;  ///< from the end of the previous training step on all ranks to the end of this one on all ranks
   std::vector<double> busy_seconds{};       ///< computing, by rank
-  std::vector<double> estimated_seconds{};  ///< of these, those of kernels whose times are Known::modelled, by rank
+  std::vector<double> estimated_seconds{};  ///< of these, those of kernels whose times are guesses (Estimate::is_guess), by rank
   std::vector<double> waiting_seconds{};    ///< for other ranks, by rank
   /// Per rank and step of its Program, in the last micro-batch that runs the step; empty unless the options request it.
   std::vector<std::vector<SimulatedStep>> timeline{};

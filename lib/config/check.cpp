@@ -9,6 +9,7 @@
 #include "config/job.h"
 #include "mesh/mesh_json.h"
 #include "plan/plan_file.h"
+#include "profiler/scaled.h"
 #include "run/trace_summary.h"
 #include "train/run_files.h"
 
@@ -26,6 +27,13 @@ struct FileKind {
 std::vector<std::string> notes(std::vector<std::string> texts) {
   for (std::string& text : texts) text.insert(0, "note: ");
   return texts;
+}
+
+std::vector<std::string> profile_lines(const Profile& profile) {
+  std::vector<std::string> lines;
+  for (int d = 0; d < static_cast<int>(profile.devices.size()); d++)
+    if (std::string line = error_line(profile, d); !line.empty()) lines.push_back(std::move(line));
+  return lines;
 }
 
 const std::vector<FileKind>& file_kinds() {
@@ -51,7 +59,7 @@ const std::vector<FileKind>& file_kinds() {
        }},
       {"profile",
        {"devices", "kernels", "links"},
-       [](const std::string& p, const JobCheck&, Data) { return Profile::load(p), no_lines; }},
+       [](const std::string& p, const JobCheck&, Data) { return profile_lines(Profile::load(p)); }},
       {"plan",
        {"decisions", "predicted", "cuts", "baselines"},
        [](const std::string& p, const JobCheck&, Data) { return check_plan_file(p), no_lines; }},

@@ -13,6 +13,7 @@
 #include "explain/layer_table.h"
 #include "plan/plan_data.h"
 #include "plan/plan_file.h"
+#include "profiler/scaled.h"
 
 namespace motley {
 
@@ -158,13 +159,17 @@ std::string layout_rows(const PlanData& d, bool full) {
   return shown == rows.size() ? out : out + fmt::format("  and {} more; --full lists them\n", rows.size() - shown);
 }
 
-// Empty: all kernels were measured.
-std::string estimated_line(const PlanData& d, const Mesh& mesh) {
+// And how far estimates are from what was measured, by rank. Empty: all kernels were measured.
+std::string estimated_lines(const PlanData& d, const Mesh& mesh, const Profile& profile, bool full) {
   const double share = estimated_share(d).value_or(0);
   if (share <= 0) return "";
-  return (modelled_words(mesh).empty() ? "estimated: kernels that were not measured, "
-                                       : "modelled: kernels whose seconds follow from the mesh's numbers, ") +
-         percent_text(share) + " of the seconds in which ranks compute\n";
+  std::string out = (modelled_words(mesh).empty() ? "estimated: kernels that were not measured, "
+                                                  : "modelled: kernels whose seconds follow from the mesh's numbers, ") +
+                    percent_text(share) + " of the seconds in which ranks compute\n";
+  for (int r = 0; r < mesh.ranks() && (full || mesh.ranks() <= kMostRanks); r++)
+    if (const std::string line = at(d.predicted, r).estimated_seconds > 0 ? error_line(profile, r) : ""; !line.empty())
+      out += "  " + line + "\n";
+  return out;
 }
 
 Json tensors_json(const PlanData& d, const Mesh& mesh) {
@@ -250,7 +255,7 @@ std::string Plan::table(const Profile& profile, PlanDetail detail) const {
     beside("even", d.baselines.even);
     beside("proportional", d.baselines.proportional);
     beside("fastest rank alone", d.baselines.fast_alone);
-    out += "\n" + estimated_line(d, mesh_);
+    out += "\n" + estimated_lines(d, mesh_, profile, full);
   }
   out += layer_table(layer_seconds(d, profile), detail);
   out += exchange_rows(describe_exchanges(d, mesh_.ranks()), full);

@@ -89,7 +89,7 @@ struct AxesChoice {
 
 struct PredictedRank {
   double seconds = 0;            // busy
-  double estimated_seconds = 0;  // of these, those of kernels whose times are Known::modelled
+  double estimated_seconds = 0;  // of these, those of kernels whose times are guesses (Estimate::is_guess)
   Index bytes = 0, memory_bytes = 0;
 };
 

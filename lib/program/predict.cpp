@@ -28,7 +28,7 @@ bool pays(const Fusion& f, const Profile& profile, int rank) {
     for (const KernelSpec& spec : *list) {
       if (list == &f.fused && !profile.supports(rank, spec)) return false;
       const Estimate estimate = profile.seconds(rank, spec);
-      known = known && estimate.known != Known::modelled;
+      known = known && !estimate.is_guess();
       *sum += estimate.seconds;
     }
   return !known || fused <= apart * kNoise;

@@ -122,7 +122,7 @@ class Simulator {
       if (rank.host != nullptr) rank.host->computing++;
       const Estimate its = profile_.seconds(static_cast<int>(r), kernel->spec);
       rank.left = its.seconds + std::exchange(rank.to_read, 0);
-      rank.is_estimated = its.known == Known::modelled;
+      rank.is_estimated = its.is_guess();
       return true;
     }
     if (const auto* post = std::get_if<Post>(&what)) {

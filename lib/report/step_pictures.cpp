@@ -241,7 +241,7 @@ Staircase staircase_of(const Profile& profile, int device, KernelSpec spec, Inde
   for (const Index size : sizes) {
     const Estimate its = estimate(size);
     const std::pair point(static_cast<double>(size), 1e3 * its.seconds);
-    if (its.known != Known::modelled) out.line.push_back(point);
+    if (!its.is_guess()) out.line.push_back(point);
     if (its.known == Known::measured) out.measured.push_back(point);
   }
   return out;

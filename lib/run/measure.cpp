@@ -150,7 +150,7 @@ class RuntimeMeasurer {
     return true;
   }
 
-  // The plan runs kernels whose times are modelled. Collective.
+  // The plan runs kernels whose times are estimates. Collective.
   void warn_of_missing(const Profile& profile) {
     const auto missing = static_cast<Index>(missing_of_plan(profile, false, false).size());
     const std::vector<Index> all = control::all_of(rt_.transport(), missing);
@@ -213,7 +213,7 @@ class RuntimeMeasurer {
     });
     for (KernelSpec& s : kernels_fused_and_apart(plan, rt_.rank())) {
       if (flops(s) == 0 || std::find(specs.begin(), specs.end(), s) != specs.end()) continue;
-      const bool known = s.epilogue.code.empty() ? profile.seconds(rt_.rank(), s).known != Known::modelled
+      const bool known = s.epilogue.code.empty() ? !profile.seconds(rt_.rank(), s).is_guess()
                                                  : profile.timed(rt_.rank(), s) || !profile.supports(rt_.rank(), s);
       if (!known || profile.supports(rt_.rank(), s) != backend_.supports(s)) specs.push_back(std::move(s));
     }

@@ -765,9 +765,9 @@ def measured_plans():
     wider["profile"] = {"path": "theirs.json"}
     shutil.copy(room.path / "my profile.json", room.path / "theirs.json")
     never = ["--set", "profile.measure=never"]
-    has(room.run("plan", room.write("wider.json", wider), *never).out, "are modelled, not measured")
+    has(room.run("plan", room.write("wider.json", wider), *never).out, "are estimates, not measured")
     has(room.run("plan", "wider.json").err, "measuring: the profile ", "theirs.json lacks ", " kernels that rank 0 (cpu 0) ")
-    assert "are modelled" not in room.run("plan", "wider.json", *never).out
+    assert "are estimates" not in room.run("plan", "wider.json", *never).out
     kept = room.json("theirs.json")
     assert len(kept["kernels"]) > len(room.json("my profile.json")["kernels"])
     room.run("plan", "wider.json")
@@ -775,7 +775,7 @@ def measured_plans():
     every = kept["kernels"]
     kept["kernels"] = [k for k in every if k["device"] == 1]
     room.write("theirs.json", kept)
-    has(room.run("plan", "wider.json", *never).out, "rank 0 (cpu 0): ", "are modelled, not measured")
+    has(room.run("plan", "wider.json", *never).out, "rank 0 (cpu 0): ", "are estimates, not measured")
     kept["kernels"] = [k for k in every if k["device"] == 0]
     room.write("theirs.json", kept)
     has(room.run("plan", "wider.json").err, " on rank 1 (budget ", "; rank 0 has none to measure")

@@ -185,14 +185,18 @@ TEST_CASE("between measured sizes: the time of the next one not below; past them
   check_estimate(p.seconds(0, conv(4, 16, 17)), 1.0e-3, Known::interpolated);
 }
 
-TEST_CASE("two extents away: no faster than the most similar kernels of that op and pass; else 1e9 flops per second", "[profile]") {
+TEST_CASE("of another family: no faster than the most similar kernels of that op and pass; else 1e9 flops per second",
+          "[profile]") {
   Profile p;
   p.add(point(conv(4, 16, 32), 1e-3));
   p.add(point(conv(4, 16, 64), 4e-3));
   p.add(point(conv(4, 17, 64), 3e-3));
   p.add(point(conv(400, 160, 640), 1e3));  // slow, and far away
   const double rate = flops(conv(4, 16, 64)) / 4e-3;
-  check_estimate(p.seconds(0, conv(4, 8, 8)), flops(conv(4, 8, 8)) / rate, Known::modelled);
+  KernelSpec strided = conv(4, 8, 8);
+  strided.stride = {2, 2};
+  check_estimate(p.seconds(0, strided), flops(strided) / rate, Known::modelled);
+  CHECK(p.seconds(0, conv(4, 8, 8)).known == Known::scaled);  // two extents away
   const KernelSpec backward = conv(4, 16, 32, PassKind::backward_data);
   check_estimate(p.seconds(0, backward), flops(backward) / 1e9, Known::modelled);
 }
