@@ -222,8 +222,7 @@ AxesChoice choice_of(const Arranged& all) {
 std::string axes_text(const AxesChoice& axes) {
   if (axes.complete_plans == 0 && axes.dropped > 0)
     return "axes auto: all devices along one axis, since nothing is measured yet; motley profile JOB measures, and the next "
-           "command "
-           "arranges them";
+           "command arranges them";
   const std::string out = "axes auto: " + axes.chosen;
   if (axes.complete_plans == 0) return out + ", the only arrangement";
   const auto seconds = [](const std::optional<double>& of) { return of ? seconds_text(*of) : "too little memory"; };

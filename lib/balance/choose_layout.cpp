@@ -24,7 +24,6 @@ namespace {
 
 constexpr double kNearLayouts = 0.15;    // share of the best one's seconds by which others may be slower
 constexpr std::size_t kMostLayouts = 3;  // layouts whose parts are searched
-constexpr std::size_t kSmallStep = 500;  // passes, times ranks: then all are; tables' parts of two cuts can be twice too slow
 constexpr double kSketchError = 0.4;     // share of the least sketch's seconds by which others that are predicted may be slower
 constexpr double kWorth = 0.005;         // share of the seconds that layers with unlike layouts have to gain
 
@@ -92,7 +91,7 @@ class LayoutChooser {
       predict_nearest(all);
     }
     std::vector<ChosenLayout> out;
-    const bool small = passes_.passes.size() * static_cast<std::size_t>(mesh_.ranks()) <= kSmallStep;
+    const bool small = is_small(passes_, mesh_);  // then all are searched: parts of two cuts on tables can be twice too slow
     const double near = all.front().seconds * (1 + kNearLayouts);
     for (const Candidate& c : all) {  // the nearest; then others until one fits in the devices' memory
       const bool fitting = std::any_of(out.begin(), out.end(), [](const ChosenLayout& o) { return fits(o.parts.plan); });

@@ -33,7 +33,6 @@ namespace {
 constexpr double kRounding = 1e-9;
 constexpr double kWorthRound = 0.01;   // gain of a round of moved units after which there is another one
 constexpr double kWorthPlan = 0.002;   // gain by a sketch for which a plan is made
-constexpr double kSmallStep = 500;     // passes, times ranks: a plan takes little, and a sketch says less of tiny kernels
 constexpr int kSketchRounds = 3;       // each with the picks of a plan of its own
 constexpr std::size_t kFinalists = 3;  // plans of which overlap is counted
 constexpr int kTiled = 24;             // plans that are tiled to fit
@@ -69,7 +68,7 @@ class Chooser {
         trials_(passes, mesh, rules, profile, dtype, variables_, cost_) {
     const double size = static_cast<double>(passes.passes.size()) * static_cast<double>(mesh.ranks());
     most_plans_ = static_cast<int>(std::clamp(20000 / size, 8.0, 96.0));
-    small_ = size <= kSmallStep;
+    small_ = is_small(passes, mesh);
     most_sketches_ = static_cast<int>(std::clamp(80000 / size, 8.0, 400.0));
   }
 
@@ -543,6 +542,10 @@ class Chooser {
 };
 
 }  // namespace
+
+bool is_small(const Passes& passes, const Mesh& mesh) {
+  return passes.passes.size() * static_cast<std::size_t>(mesh.ranks()) <= 500;
+}
 
 Cost cost_for(const Passes& passes, const Mesh& mesh, const Profile& profile, DType dtype) {
   return {passes,  mesh,

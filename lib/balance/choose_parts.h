@@ -24,6 +24,9 @@ struct ChosenParts {
   bool may_improve = false;  // Near::plans would have gone on
 };
 
+// At most 500 passes times ranks: a complete plan takes little, and a sketch, or a table, says less of kernels as small as its are.
+bool is_small(const Passes& passes, const Mesh& mesh);
+
 // How parts near the best of the list are compared where the step is small; else always by sketches.
 enum class Near : std::uint8_t { sketches, plans };
 
