@@ -23,6 +23,7 @@ namespace motley {
 namespace {
 
 constexpr double kNearLayouts = 0.15;    // share of the best one's seconds by which others may be slower
+constexpr double kNearBefore = 0.5;      // the same before their parts are searched, which may leave slow devices and links out
 constexpr std::size_t kMostLayouts = 3;  // layouts whose parts are searched
 constexpr double kSketchError = 0.4;     // share of the least sketch's seconds by which others that are predicted may be slower
 constexpr double kWorth = 0.005;         // share of the seconds that layers with unlike layouts have to gain
@@ -92,17 +93,18 @@ class LayoutChooser {
     }
     std::vector<ChosenLayout> out;
     const bool small = is_small(passes_, mesh_);  // then all are searched: parts of two cuts on tables can be twice too slow
-    const double near = all.front().seconds * (1 + kNearLayouts);
+    const double near = all.front().seconds * (1 + kNearBefore);
     for (const Candidate& c : all) {  // the nearest; then others until one fits in the devices' memory
       const bool fitting = std::any_of(out.begin(), out.end(), [](const ChosenLayout& o) { return fits(o.parts.plan); });
       if (out.empty() || (out.size() < kMostLayouts && c.seconds <= near) || small || !fitting) out.push_back(searched(c));
     }
-    std::stable_sort(out.begin(), out.end(), [](const ChosenLayout& a, const ChosenLayout& b) { return seconds(a) < seconds(b); });
-    const auto simple = std::find_if(out.begin(), out.end(), [](const ChosenLayout& c) { return c.uniform; });
-    if (simple != out.end() && seconds(*simple) * (1 - kWorth) < seconds(out.front())) std::rotate(out.begin(), simple, simple + 1);
+    put_best_first(out);
     while (out.size() > kMostLayouts || (out.size() > 1 && !(seconds(out.back()) <= seconds(out.front()) * (1 + kNearLayouts))))
       out.pop_back();
-    if (out.front().parts.may_improve) search_parts(out.front(), Near::plans);
+    bool again = false;
+    for (ChosenLayout& one : out)
+      if (one.parts.may_improve) again = true, search_parts(one, Near::plans);
+    if (again) put_best_first(out);
     for (ChosenLayout& one : out) {
       one.layers = layers(on.costs, on.values, one);
       for (const ChosenLayout& other : out)
@@ -118,13 +120,20 @@ class LayoutChooser {
   }
 
  private:
-  // The fastest first.
+  static void put_best_first(std::vector<ChosenLayout>& out) {
+    std::stable_sort(out.begin(), out.end(), [](const ChosenLayout& a, const ChosenLayout& b) { return seconds(a) < seconds(b); });
+    const auto simple = std::find_if(out.begin(), out.end(), [](const ChosenLayout& c) { return c.uniform; });
+    if (simple != out.end() && seconds(*simple) * (1 - kWorth) < seconds(out.front())) std::rotate(out.begin(), simple, simple + 1);
+  }
+  // The fastest first. What is cut can be given to one rank alone, however slow its exchanges between all are.
   void predict_nearest(std::vector<Candidate>& all) {
     const auto sort = [&] {
       std::stable_sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; });
     };
     for (Candidate& c : all)
       if (c.plan) c.seconds = profile_.empty() ? 0 : Sketcher(*c.plan, mesh_, priced_.of(c.rules)->cost).of(c.plan->rules).seconds;
+    const std::vector<double> alone = seconds_alone(passes_, mesh_, all_->cost);
+    const double least = *std::min_element(alone.begin(), alone.end());
     sort();
     const double near = all.front().seconds * (1 + kSketchError);
     for (Candidate& c : all) {
@@ -132,6 +141,8 @@ class LayoutChooser {
       predict(*c.plan, profile_);
       c.seconds = c.plan->step_seconds.value_or(0);
     }
+    for (Candidate& c : all)
+      if (c.plan && !profile_.empty() && !c.plan->rules.split.empty()) c.seconds = std::min(c.seconds, least);
     sort();
   }
   static double seconds(const ChosenLayout& one) { return fits(one.parts.plan) ? one.parts.plan.step_seconds.value_or(0) : kNever; }

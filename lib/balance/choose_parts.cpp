@@ -33,6 +33,7 @@ namespace {
 constexpr double kRounding = 1e-9;
 constexpr double kWorthRound = 0.01;   // gain of a round of moved units after which there is another one
 constexpr double kWorthPlan = 0.002;   // gain by a sketch for which a plan is made
+constexpr int kMostSketchedSets = 24;  // of ranks
 constexpr int kSketchRounds = 3;       // each with the picks of a plan of its own
 constexpr std::size_t kFinalists = 3;  // plans of which overlap is counted
 constexpr int kTiled = 24;             // plans that are tiled to fit
@@ -61,6 +62,7 @@ class Chooser {
         mesh_(mesh),
         rules_(rules),
         profile_(profile),
+        dtype_(dtype),
         variables_(variables_of(passes, mesh, rules)),
         all_(static_cast<std::size_t>(mesh.ranks()), true),
         cost_(cost),
@@ -327,16 +329,40 @@ class Chooser {
     return to;
   }
 
-  // Evaluates the list until none of it can be faster; as many as the step's size allows.
+  // Evaluates the list until none of it can be faster; as many as the step's size allows, of a step that is not small those with
+  // the least sketches: kernels alone speak for many ranks, however slow the links between them are.
   void consider(Trial& best) {
-    int left = most_plans_;
+    std::vector<std::pair<double, const Listed*>> order;
+    int sketched = 0;
     for (SetOfRanks& set : sets_) {
-      if (left == 0 || set.bound >= best.seconds) break;
-      for (const Listed& one : proposals_of(set)) {
-        if (left == 0 || one.bound >= best.seconds || tried_.contains(one.of.parts)) continue;
-        complete(one.of, best, true);
-        left--;
+      if (set.bound >= best.seconds) break;
+      if (!small_ && sketched++ == kMostSketchedSets) break;
+      sketch_list(set, best.seconds, order);
+    }
+    if (!small_) std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    int left = most_plans_;
+    for (const auto& [seconds, one] : order) {
+      if (left == 0) return;
+      if (one->bound >= best.seconds || tried_.contains(one->of.parts)) continue;
+      complete(one->of, best, true);
+      left--;
+    }
+  }
+
+  // Adds the proposals of a set that may be faster, with their sketches unless the step is small.
+  void sketch_list(SetOfRanks& set, double seconds, std::vector<std::pair<double, const Listed*>>& out) const {
+    std::optional<Sketcher> sketches;
+    for (const Listed& one : proposals_of(set)) {
+      if (one.bound >= seconds || tried_.contains(one.of.parts)) continue;
+      double its = 0;
+      try {
+        const LayoutRules resolved = with_parts(rules_, mesh_, variables_, one.of.parts);
+        if (!small_ && !sketches) sketches.emplace(plan_with(passes_, mesh_, resolved, profile_, dtype_, &cost_), mesh_, cost_);
+        if (!small_) its = sketches->of(resolved).seconds;
+      } catch (const LayoutError&) {
+        its = kNever;
       }
+      out.emplace_back(its, &one);
     }
   }
 
@@ -523,6 +549,7 @@ class Chooser {
   const Mesh& mesh_;
   const LayoutRules& rules_;
   const Profile& profile_;
+  const DType dtype_;
   std::vector<Variable> variables_;
   RankSet all_;
   const Cost& cost_;
