@@ -101,10 +101,9 @@ class LayoutChooser {
     put_best_first(out);
     while (out.size() > kMostLayouts || (out.size() > 1 && !(seconds(out.back()) <= seconds(out.front()) * (1 + kNearLayouts))))
       out.pop_back();
-    bool again = false;
     for (ChosenLayout& one : out)
-      if (one.parts.may_improve) again = true, search_parts(one, Near::plans);
-    if (again) put_best_first(out);
+      if (one.parts.may_improve) search_parts(one, Near::plans);
+    put_best_first(out);
     for (ChosenLayout& one : out) {
       one.layers = layers(on.costs, on.values, one);
       for (const ChosenLayout& other : out)

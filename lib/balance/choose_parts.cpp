@@ -31,12 +31,12 @@ namespace motley {
 namespace {
 
 constexpr double kRounding = 1e-9;
-constexpr double kWorthRound = 0.01;   // gain of a round of moved units after which there is another one
-constexpr double kWorthPlan = 0.002;   // gain by a sketch for which a plan is made
-constexpr int kMostSketchedSets = 24;  // of ranks
-constexpr int kSketchRounds = 3;       // each with the picks of a plan of its own
-constexpr std::size_t kFinalists = 3;  // plans of which overlap is counted
-constexpr int kTiled = 24;             // plans that are tiled to fit
+constexpr double kWorthRound = 0.01;           // gain of a round of moved units after which there is another one
+constexpr double kWorthPlan = 0.002;           // gain by a sketch for which a plan is made
+constexpr std::size_t kMostSketchedSets = 24;  // of ranks
+constexpr int kSketchRounds = 3;               // each with the picks of a plan of its own
+constexpr std::size_t kFinalists = 3;          // plans of which overlap is counted
+constexpr int kTiled = 24;                     // plans that are tiled to fit
 constexpr int kRounds = 4, kFitRounds = 12, kSteps = 8;
 constexpr double kNear = 0.15;  // share of the chosen plan's seconds; see ChosenParts::near
 constexpr std::size_t kMostNear = 8;
@@ -329,19 +329,16 @@ class Chooser {
     return to;
   }
 
-  // Evaluates the list until none of it can be faster; as many as the step's size allows, of a step that is not small those with
-  // the least sketches: kernels alone speak for many ranks, however slow the links between them are.
+  // Evaluates the list until none of it can be faster; as many as the step's size allows, if these are not all, of a step that is
+  // not small those with the least sketches: kernels alone speak for many ranks, however slow the links between them are.
   void consider(Trial& best) {
-    std::vector<std::pair<double, const Listed*>> order;
-    int sketched = 0;
-    for (SetOfRanks& set : sets_) {
-      if (set.bound >= best.seconds) break;
-      if (!small_ && sketched++ == kMostSketchedSets) break;
-      sketch_list(set, best.seconds, order);
-    }
-    if (!small_) std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::vector<std::pair<const SetOfRanks*, const Listed*>> list;
+    for (std::size_t k = 0; k < sets_.size() && sets_[k].bound < best.seconds && (small_ || k < kMostSketchedSets); k++)
+      for (const Listed& one : proposals_of(sets_[k]))
+        if (one.bound < best.seconds && !tried_.contains(one.of.parts)) list.emplace_back(&sets_[k], &one);
+    if (!small_ && static_cast<int>(list.size()) > most_plans_) sort_by_sketches(list);
     int left = most_plans_;
-    for (const auto& [seconds, one] : order) {
+    for (const auto& [set, one] : list) {
       if (left == 0) return;
       if (one->bound >= best.seconds || tried_.contains(one->of.parts)) continue;
       complete(one->of, best, true);
@@ -349,21 +346,23 @@ class Chooser {
     }
   }
 
-  // Adds the proposals of a set that may be faster, with their sketches unless the step is small.
-  void sketch_list(SetOfRanks& set, double seconds, std::vector<std::pair<double, const Listed*>>& out) const {
+  // Those of a set, which follow one another, have the picks of a plan of its first.
+  void sort_by_sketches(std::vector<std::pair<const SetOfRanks*, const Listed*>>& list) const {
+    std::map<const Listed*, double> seconds;
     std::optional<Sketcher> sketches;
-    for (const Listed& one : proposals_of(set)) {
-      if (one.bound >= seconds || tried_.contains(one.of.parts)) continue;
-      double its = 0;
+    const SetOfRanks* of = nullptr;
+    for (const auto& [set, one] : list) {
+      if (std::exchange(of, set) != set) sketches.reset();
       try {
-        const LayoutRules resolved = with_parts(rules_, mesh_, variables_, one.of.parts);
-        if (!small_ && !sketches) sketches.emplace(plan_with(passes_, mesh_, resolved, profile_, dtype_, &cost_), mesh_, cost_);
-        if (!small_) its = sketches->of(resolved).seconds;
+        const LayoutRules resolved = with_parts(rules_, mesh_, variables_, one->of.parts);
+        if (!sketches) sketches.emplace(plan_with(passes_, mesh_, resolved, profile_, dtype_, &cost_), mesh_, cost_);
+        seconds[one] = sketches->of(resolved).seconds;
       } catch (const LayoutError&) {
-        its = kNever;
+        seconds[one] = kNever;
       }
-      out.emplace_back(its, &one);
     }
+    std::stable_sort(list.begin(), list.end(),
+                     [&](const auto& a, const auto& b) { return seconds.at(a.second) < seconds.at(b.second); });
   }
 
   Compared compared(const Trial& trial) const {

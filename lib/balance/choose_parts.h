@@ -34,8 +34,8 @@ enum class Near : std::uint8_t { sketches, plans };
 // of the ranks by speed, on all without one host, and (with up to four ranks) on every set of them; each with even, proportional,
 // and best parts on staircase tables of the kernels (exact on these tables where balance_sum says so), on several axes also with
 // lists that differ along one. No plan is made where kernels alone (part_bounds.h) take longer than the best plan so far.
-// Then the best gets one variable's parts from another of the list, and units move between parts, compared by sketches
-// (plan/sketch.h); a plan is made of the fastest.
+// Then the best gets one variable's parts from another of the list, and units move between parts, each a plan where the step is
+// small; else compared by sketches (plan/sketch.h), and a plan is made of the fastest.
 // Limits of memory are looked at only if that plan exceeds one: then the search goes on from parts near it that fit.
 // Without a profile: even. `cost`: cost_for() these arguments. Pure.
 ChosenParts choose_parts(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype,

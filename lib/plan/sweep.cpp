@@ -260,11 +260,16 @@ Sweeper::Moves Sweeper::route(const std::vector<int>& writers, const std::vector
   return moves;
 }
 
-double Sweeper::compute(int pass, const PassPlan& plan) const {
-  double slowest = 0;
+std::vector<double> Sweeper::seconds_of(int pass, const PassPlan& plan) const {
+  std::vector<double> out(plan.work.size(), 0.0);
   for (int r = 0; r < mesh_.ranks(); r++)
-    if (at(plan.work, r).any) slowest = std::max(slowest, cost_.pass(r, pass, at(plan.work, r).box));
-  return slowest;
+    if (const Work& its = at(plan.work, r); its.any) at(out, r) = cost_.pass(r, pass, its.box);
+  return out;
+}
+
+double Sweeper::compute(int pass, const PassPlan& plan) const {
+  const std::vector<double> seconds = seconds_of(pass, plan);
+  return *std::max_element(seconds.begin(), seconds.end());
 }
 
 // Which ranks copy what they read from ranks of their host, because their kernels need it beside other parts of the tensor. Not
@@ -374,9 +379,7 @@ Sweeper::Decided Sweeper::decide(int t, const std::vector<Boxes>& needs, const s
     auto given = picks.find(w);
     out.picks.push_back(given != picks.end() ? given->second : cheapest(w, out.plan.home, needs));
     out.passes.push_back(work(w, out.picks.back(), out.plan.home));
-    std::vector<double>& seconds = out.seconds.emplace_back(static_cast<std::size_t>(mesh_.ranks()), 0.0);
-    for (int r = 0; r < mesh_.ranks(); r++)
-      if (const Work& its = at(out.passes.back().work, r); its.any) at(seconds, r) = cost_.pass(r, w, its.box);
+    const std::vector<double>& seconds = out.seconds.emplace_back(seconds_of(w, out.passes.back()));
     out.cost += *std::max_element(seconds.begin(), seconds.end());
   }
   add_messages(t, out.passes, out.plan);

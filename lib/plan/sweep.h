@@ -122,7 +122,8 @@ class Sweeper {
   std::vector<bool> ruled(int tensor) const;
   // The messages that bring `holders` what they hold, all or in part.
   std::vector<Transfer> transfers(int tensor, const std::vector<BoxMessage>& messages, const std::vector<Shard>& holders) const;
-  double seconds_of(const std::vector<Transfer>& transfers) const;  // until the last has arrived
+  double seconds_of(const std::vector<Transfer>& transfers) const;       // until the last has arrived
+  std::vector<double> seconds_of(int pass, const PassPlan& plan) const;  // per rank
   std::vector<bool> copies_arrivals(const std::vector<BoxMessage>& messages, const std::vector<Shard>& holders) const;
   std::vector<Pick> all_candidates(int pass) const;
   std::size_t parts_over(const std::vector<int>& axes) const;
