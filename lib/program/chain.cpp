@@ -182,23 +182,36 @@ bool shares(const Program& program, int step, int end) {
   return false;
 }
 
-// The best chain from this step on; nothing: there is no gain.
-std::optional<Chain> chain_from(const Program& program, int begin, Chained which) {
-  const int parts[]{program.forward_steps, program.combine_begin, program.update_begin, program.move_begin};
-  int end = begin;
-  Index bytes = 0;
-  std::set<Index> sizes;
-  const auto& steps = program.steps;
-  for (; end < static_cast<int>(steps.size()) && end - begin < kMostSteps; end++) {
-    const auto* run = std::get_if<RunKernel>(&at(steps, end).what);
-    if (run == nullptr || run->spec.op != KernelOp::map || at(steps, end).once != at(steps, begin).once ||
-        (end > begin && std::find(std::begin(parts), std::end(parts), end) != std::end(parts)))
-      break;
-    bytes += bytes_touched(run->spec);
-    Index size = 1;
-    for (std::size_t d = 0; d < run->spec.extents.size() && end - begin < 2; d++) sizes.insert(size *= run->spec.extents[d]);
+// The steps from which, and up to which, chains may run: consecutive maps of one part of the step that run equally often.
+struct Maps {
+  explicit Maps(const Program& program) : end(program.steps.size()), bytes(end.size() + 1, 0) {
+    const int parts[]{program.forward_steps, program.combine_begin, program.update_begin, program.move_begin};
+    const auto map_at = [&](std::size_t s) {
+      const auto* run = std::get_if<RunKernel>(&program.steps[s].what);
+      return run != nullptr && run->spec.op == KernelOp::map ? run : nullptr;
+    };
+    for (std::size_t s = 0; s < end.size(); s++) bytes[s + 1] = bytes[s] + (map_at(s) != nullptr ? bytes_touched(map_at(s)->spec) : 0);
+    for (std::size_t s = end.size(); s-- > 0;) {
+      const int next = static_cast<int>(s) + 1;
+      const bool goes_on = s + 1 < end.size() && map_at(s + 1) != nullptr && program.steps[s + 1].once == program.steps[s].once &&
+                           std::find(std::begin(parts), std::end(parts), next) == std::end(parts);
+      end[s] = map_at(s) == nullptr ? next - 1 : goes_on ? end[s + 1] : next;
+    }
   }
+  std::vector<int> end;      // per step: after the last map that may follow it; the step itself if it is no map
+  std::vector<Index> bytes;  // per step: touched by all maps before it
+};
+
+// The best chain from this step on; nothing: there is no gain.
+std::optional<Chain> chain_from(const Program& program, const Maps& maps, int begin, Chained which) {
+  const int end = std::min(at(maps.end, begin), begin + kMostSteps);
+  const Index bytes = at(maps.bytes, end) - at(maps.bytes, begin);
   if (which == Chained::paying && (bytes < kLeastBytes || !shares(program, begin, end))) return std::nullopt;
+  std::set<Index> sizes;
+  for (int s = begin; s < std::min(end, begin + 2); s++) {
+    Index size = 1;
+    for (const Index extent : std::get<RunKernel>(at(program.steps, s).what).spec.extents) sizes.insert(size *= extent);
+  }
   Index by = 0;  // of the best chain: its positions and number of kernels
   int kernels = 0;
   double most = 0;
@@ -217,8 +230,9 @@ std::optional<Chain> chain_from(const Program& program, int begin, Chained which
 }  // namespace
 
 void chain(Program& program, Chained which) {
+  const Maps maps(program);
   for (int s = 0; s < static_cast<int>(program.steps.size());) {
-    std::optional<Chain> found = chain_from(program, s, which);
+    std::optional<Chain> found = chain_from(program, maps, s, which);
     s = found ? found->end : s + 1;
     if (found) program.chains.push_back(std::move(*found));
   }

@@ -48,13 +48,14 @@ Program compiled(PlanData& data, const CommonPlan& plan, int rank, const Profile
   }
 }
 
-// Also sets what memory each rank needs.
+// Also sets what memory each rank needs. Without a profile no Program is needed for anything else: the list is empty.
 std::vector<Program> compile_with_memory(PlanData& data, const Profile& profile) {
   const CommonPlan plan = data;
   std::vector<Program> out;
   for (std::size_t r = 0; r < data.predicted.size(); r++) {
-    out.push_back(compiled(data, plan, static_cast<int>(r), profile));
-    data.predicted[r].memory_bytes = memory_of(out[r], workspace_of(out[r], profile));
+    Program program = compiled(data, plan, static_cast<int>(r), profile);
+    data.predicted[r].memory_bytes = memory_of(program, workspace_of(program, profile));
+    if (!profile.empty()) out.push_back(std::move(program));
   }
   return out;
 }
@@ -76,9 +77,9 @@ std::vector<Program> compile_in_memory(PlanData& data, const Profile& profile) {
 void predict(PlanData& data, const Profile& profile) {
   predictions++;
   const std::size_t ranks = data.predicted.size();
-  const std::vector<Program> programs = compile_in_memory(data, profile);
+  std::vector<Program> programs = compile_in_memory(data, profile);
   if (profile.empty()) return;
-  const Simulated times = simulate(steady(programs), profile);
+  const Simulated times = simulate(steady(std::move(programs)), profile);
   data.step_seconds = times.step_seconds;
   double fast = profile.devices.empty() ? 1 : HUGE_VAL, slow = 1;  // profiled seconds are those of a quiet machine
   for (const DeviceFacts& d : profile.devices) {
