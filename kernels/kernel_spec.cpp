@@ -31,14 +31,20 @@ OperandUse bias_operand(const KernelSpec& spec) {
   return dense_operand(spec.dtype == DType::bf16 ? DType::f32 : spec.dtype, Format::plain, {spec.roles.g * spec.roles.f});
 }
 
-OperandUse map_operand(const MapOperand& operand, const std::vector<Index>& extents) {
+// Elements of a map's operand that are really read or written.
+Index touched_by(const MapOperand& operand, const std::vector<Index>& extents) {
   check(operand.strides.size() == extents.size(), "a map's operand has one stride per extent");
-  Index last = 0, touched = 1;
-  for (std::size_t i = 0; i < extents.size(); i++) {
-    if (operand.strides[i] == 0) continue;
-    last += (extents[i] - 1) * operand.strides[i];
-    touched *= extents[i];
-  }
+  Index touched = 1;
+  for (std::size_t i = 0; i < extents.size(); i++)
+    if (operand.strides[i] != 0) touched *= extents[i];
+  return touched;
+}
+
+OperandUse map_operand(const MapOperand& operand, const std::vector<Index>& extents) {
+  const Index touched = touched_by(operand, extents);
+  Index last = 0;
+  for (std::size_t i = 0; i < extents.size(); i++)
+    if (operand.strides[i] != 0) last += (extents[i] - 1) * operand.strides[i];
   const Index elements = touched == 0 ? 0 : last + 1;
   return {operand.dtype, Format::plain, {elements}, elements, touched};
 }
@@ -130,15 +136,16 @@ double products_of(const KernelSpec& spec) {
 
 // An extent of 0 counts as 1, so that no stride is 0: in a map a stride of 0 would mean that the operand does not have the index.
 std::vector<Index> strides_of(Format format, const std::vector<Index>& extents) {
-  std::vector<std::size_t> order(extents.size());  // outermost first
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  if (format == Format::channels_last && extents.size() > 2) std::rotate(order.begin() + 1, order.begin() + 2, order.end());
   std::vector<Index> strides(extents.size());
+  const std::size_t channels = format == Format::channels_last && extents.size() > 2 ? 1 : extents.size();  // the innermost dim
   Index next = 1;
-  for (auto i = order.rbegin(); i != order.rend(); ++i) {
-    strides[*i] = next;
-    next *= std::max<Index>(1, extents[*i]);
-  }
+  const auto lay = [&](std::size_t i) {
+    strides[i] = next;
+    next *= std::max<Index>(1, extents[i]);
+  };
+  if (channels < extents.size()) lay(channels);
+  for (std::size_t i = extents.size(); i-- > 0;)
+    if (i != channels) lay(i);
   return strides;
 }
 
@@ -239,6 +246,11 @@ double flops(const KernelSpec& spec) {
 
 Index bytes_touched(const KernelSpec& spec) {
   Index bytes = 0;
+  if (spec.op == KernelOp::map) {  // no lists are made: planning counts the bytes of millions of maps
+    for (const MapOperand& operand : spec.operands)
+      bytes += touched_by(operand, spec.extents) * static_cast<Index>(bytes_of(operand.dtype));
+    return bytes;
+  }
   for (const OperandUse& use : operands_of(spec))
     bytes += use.touched * static_cast<Index>(bytes_of(use.dtype)) * (Index{use.read} + Index{use.written});
   return bytes;

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
-#include <set>
 #include <tuple>
 
 namespace motley {
@@ -16,24 +15,32 @@ namespace {
 
 using Ranks = std::vector<int>;
 
+using Cells = std::vector<std::pair<Box, Ranks>>;  // ordered by box
+
+template <class T>
+void make_set(std::vector<T>& list) {
+  std::sort(list.begin(), list.end());
+  list.erase(std::unique(list.begin(), list.end()), list.end());
+}
+
 // Cells of the grid spanned by all boxes' edges, with the ranks whose boxes contain them; cells in no box are left out.
-std::map<Box, Ranks> cells_of(std::span<const Shard> held) {
+Cells cells_of(std::span<const Shard> held) {
   const std::size_t dims = held.front().box.size();
   std::vector<std::vector<Index>> edges(dims);
   for (std::size_t k = 0; k < dims; k++) {
-    std::set<Index> at;
-    for (const Shard& h : held) at.insert({h.box[k].begin, h.box[k].end});
-    edges[k].assign(at.begin(), at.end());
+    for (const Shard& h : held) edges[k].insert(edges[k].end(), {h.box[k].begin, h.box[k].end});
+    make_set(edges[k]);
   }
-  std::map<Box, Ranks> cells;
+  Cells cells;
   std::vector<std::size_t> i(dims, 0);
   for (bool more = true; more;) {
     Box cell(dims);
     for (std::size_t k = 0; k < dims; k++) cell[k] = {edges[k][i[k]], edges[k][i[k] + 1]};
-    std::set<int> who;
+    Ranks who;
     for (const Shard& h : held)
-      if (contains(h.box, cell)) who.insert(h.rank);
-    if (!who.empty()) cells[cell] = Ranks(who.begin(), who.end());
+      if (contains(h.box, cell)) who.push_back(h.rank);
+    make_set(who);
+    if (!who.empty()) cells.emplace_back(std::move(cell), std::move(who));
     more = false;
     for (std::size_t k = dims; k-- > 0 && !more;) {
       if (i[k] + 2 < edges[k].size()) {
@@ -48,26 +55,29 @@ std::map<Box, Ranks> cells_of(std::span<const Shard> held) {
 }
 
 // Merges neighbours along dim k that have the same holders.
-std::map<Box, Ranks> merge_along(const std::map<Box, Ranks>& cells, std::size_t k) {
-  std::vector<std::pair<Box, Ranks>> sorted(cells.begin(), cells.end());
-  auto key = [&](const Box& b) {
-    Box others = b;
-    others[k] = {0, 0};
-    return std::pair(others, b[k]);
+Cells merge_along(Cells cells, std::size_t k) {
+  if (cells.size() < 2) return cells;
+  const auto others = [&](const Box& b) {
+    Box out = b;
+    out[k] = {0, 0};
+    return out;
   };
-  std::sort(sorted.begin(), sorted.end(), [&](const auto& a, const auto& b) { return key(a.first) < key(b.first); });
-  std::vector<std::pair<Box, Ranks>> merged;
-  for (auto& [box, who] : sorted) {
+  std::sort(cells.begin(), cells.end(), [&](const auto& a, const auto& b) {
+    return std::pair(others(a.first), a.first[k]) < std::pair(others(b.first), b.first[k]);
+  });
+  Cells merged;
+  for (auto& [box, who] : cells) {
     if (!merged.empty()) {
       auto& [last, its] = merged.back();
-      if (its == who && key(last).first == key(box).first && last[k].end == box[k].begin) {
+      if (its == who && others(last) == others(box) && last[k].end == box[k].begin) {
         last[k].end = box[k].end;
         continue;
       }
     }
-    merged.emplace_back(box, who);
+    merged.emplace_back(std::move(box), std::move(who));
   }
-  return {merged.begin(), merged.end()};
+  std::sort(merged.begin(), merged.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  return merged;
 }
 
 }  // namespace
@@ -79,14 +89,15 @@ std::vector<Atom> atoms(std::span<const Shard> all) {
   if (held.empty()) return {};
   std::vector<Atom> out;
   const std::size_t dims = held.front().box.size();
-  if (dims == 0) {
-    std::set<int> who;
-    for (const Shard& h : held) who.insert(h.rank);
-    return {{{}, Ranks(who.begin(), who.end())}};
+  if (std::all_of(held.begin(), held.end(), [&](const Shard& h) { return h.box == held.front().box; })) {
+    Ranks who;
+    for (const Shard& h : held) who.push_back(h.rank);
+    make_set(who);
+    return {{held.front().box, std::move(who)}};
   }
-  std::map<Box, Ranks> cells = cells_of(held);
-  for (std::size_t k = 0; k < dims; k++) cells = merge_along(cells, k);
-  for (auto& [box, who] : cells) out.push_back({box, who});
+  Cells cells = cells_of(held);
+  for (std::size_t k = 0; k < dims; k++) cells = merge_along(std::move(cells), k);
+  for (auto& [box, who] : cells) out.push_back({std::move(box), std::move(who)});
   return out;
 }
 

@@ -119,7 +119,8 @@ KernelSpec bare(KernelSpec spec) {
 
 constexpr std::size_t kNearest = 3;
 
-// How unlike two kernels of one op and pass are: the sum of the logarithms of their extents' ratios.
+// How unlike two kernels of one op and pass are: the sum of the logarithms of their extents' ratios. At least `most`: no less than
+// it, not added up to the end.
 using Extents = std::array<double, 10>;  // logarithms
 Extents extents_of(const KernelSpec& spec) {
   const auto log = [](double extent) { return std::log2(extent + 1); };
@@ -131,9 +132,9 @@ Extents extents_of(const KernelSpec& spec) {
     out[i++] = log(static_cast<double>(spec.roles.*role));
   return out;
 }
-double distance_of(const KernelSpec& a, const Extents& extents_a, const KernelSpec& b, const Extents& extents_b) {
+double distance_of(const KernelSpec& a, const Extents& extents_a, const KernelSpec& b, const Extents& extents_b, double most) {
   double sum = (a.stride == b.stride ? 0 : 1) + (a.dilation == b.dilation ? 0 : 1);
-  for (std::size_t i = 0; i < extents_a.size(); i++) sum += std::abs(extents_a[i] - extents_b[i]);
+  for (std::size_t i = 0; i < extents_a.size() && sum < most; i++) sum += std::abs(extents_a[i] - extents_b[i]);
   return sum;
 }
 
@@ -337,8 +338,8 @@ double Profile::modelled_seconds(int device, const KernelSpec& spec) const {
   const Extents extents = extents_of(spec);
   for (const RatePoint& one : points->second) {
     const KernelPoint& p = kernels_[one.point];
-    const double distance = distance_of(p.spec, one.extents, spec, extents);
-    if (p.seconds.typical() <= 0 || distance >= nearest.front().distance) continue;
+    const double distance = distance_of(p.spec, one.extents, spec, extents, nearest.front().distance);
+    if (distance >= nearest.front().distance || p.seconds.typical() <= 0) continue;
     nearest.front() = {distance, flops(p.spec) / p.seconds.typical()};
     std::sort(nearest.begin(), nearest.end(), [](const Near& a, const Near& b) { return a.distance > b.distance; });
   }

@@ -124,7 +124,8 @@ Sweep Sweeper::whole_of(const Trial& trial) const {
   out.cost = trial.cost;
   for (std::size_t t = 0; t < trial.tensors.size(); t++) {
     const Decided& d = *trial.tensors[t];
-    out.tensors.push_back(d.plan);
+    TensorPlan& plan = out.tensors.emplace_back(d.plan);
+    if (writers_[t].size() == d.passes.size()) add_messages(static_cast<int>(t), d.passes, plan);
     for (std::size_t k = 0; k < d.passes.size(); k++) at(out.passes, writers_[t][k]) = d.passes[k];
   }
   return out;

@@ -93,7 +93,7 @@ std::optional<Partition> Sweeper::owned_parts(int parameter, const std::vector<i
 void Sweeper::offer_unruled(int pass, std::vector<PickPart>& cuts) const {
   const Pass& p = at(passes_.passes, pass);
   if (!p.index_maps.empty() || layouts_.placed(p.layer)) return;
-  const std::vector<bool> has = ruled(p.writes.tensor);
+  const std::vector<bool> has = ruled(layouts_.of(p.writes.tensor));
   std::vector<int> axes;
   for (std::size_t a = 0; a < has.size(); a++)
     if (!has[a] && mesh_.axes()[a].size > 1) axes.push_back(static_cast<int>(a));

@@ -88,9 +88,10 @@ int Sweeper::key(int rank, const std::vector<bool>& axes) const {
   return k;
 }
 
-std::vector<bool> Sweeper::ruled(int tensor) const {
+// Whether the layout cuts over the axis, for each.
+std::vector<bool> Sweeper::ruled(const Layout& layout) const {
   std::vector<bool> out(mesh_.axes().size(), false);
-  for (const auto& [dim, cut] : layouts_.of(tensor).cuts)
+  for (const auto& [dim, cut] : layout.cuts)
     for (int a : cut.axes) at(out, a) = true;
   return out;
 }
@@ -141,7 +142,7 @@ const std::vector<Shard>& Sweeper::home(int parameter) const {
 std::vector<Shard> Sweeper::resting(int tensor, const std::vector<Shard>& needs) const {
   const Layout& layout = layouts_.of(tensor);
   if (layout.cuts.empty()) return needs;
-  std::vector<bool> other = ruled(tensor);
+  std::vector<bool> other = ruled(layout);
   other.flip();
   std::vector<std::vector<Box>> rest(static_cast<std::size_t>(mesh_.ranks()));
   for (int r = 0; r < mesh_.ranks(); r++) {
@@ -358,7 +359,7 @@ void Sweeper::add_messages(int t, const std::vector<PassPlan>& writers, TensorPl
   plan.copy.messages = std::move(moves.copy);
   plan.owners = std::move(moves.owners);
   if (role == TensorRole::parameter_gradient || plan.layout.cuts.empty()) return;
-  std::vector<bool> other = ruled(t);
+  std::vector<bool> other = ruled(plan.layout);
   other.flip();
   for (const BoxMessage& m : copies(plan.home, plan.readers))
     if (key(m.from, other) == key(m.to, other)) plan.fill.messages.push_back(m);
@@ -385,6 +386,7 @@ Sweeper::Decided Sweeper::decide(int t, const std::vector<Boxes>& needs, const s
   add_messages(t, out.passes, out.plan);
   out.hops = transfers_of(t, out.plan);
   for (const std::vector<Transfer>& hop : out.hops) out.cost += seconds_of(hop);
+  out.plan.add = out.plan.copy = out.plan.fill = {};  // they follow from the rest: see whole_of
   return out;
 }
 

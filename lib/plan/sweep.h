@@ -69,7 +69,7 @@ class Sweeper {
   struct Decided {
     Boxes needs{};              // what its readers need, and
     std::vector<Pick> picks{};  // its writers' picks: the rest follows from these two
-    TensorPlan plan{};
+    TensorPlan plan{};                            // without its messages: most decisions become no plan
     std::vector<PassPlan> passes{};               // of its writers; empty if no pass reads it
     std::vector<std::vector<double>> seconds{};   // of these, per rank
     std::array<std::vector<Transfer>, 3> hops{};  // add, copy, fill
@@ -119,7 +119,7 @@ class Sweeper {
   std::vector<Shard> holders(int parameter) const;
   const std::vector<Shard>& home(int parameter) const;
   std::vector<Shard> resting(int tensor, const std::vector<Shard>& needs) const;
-  std::vector<bool> ruled(int tensor) const;
+  std::vector<bool> ruled(const Layout& layout) const;
   // The messages that bring `holders` what they hold, all or in part.
   std::vector<Transfer> transfers(int tensor, const std::vector<BoxMessage>& messages, const std::vector<Shard>& holders) const;
   double seconds_of(const std::vector<Transfer>& transfers) const;       // until the last has arrived

@@ -91,7 +91,9 @@ class Coalescer {
 
   void run() {
     Copies arrived;
-    for (DraftStep& step : std::exchange(draft_.steps, {})) {
+    std::vector<DraftStep> before = std::exchange(draft_.steps, {});
+    draft_.steps.reserve(before.size());
+    for (DraftStep& step : before) {
       const auto* wait = std::get_if<Wait>(&step.what);
       if (wait == nullptr || step.once != draft_.once) unpack(arrived);  // after the flags of the same exchange too
       draft_.turn = step.turn;

@@ -41,7 +41,9 @@ class Exchanger {
   explicit Exchanger(Draft& draft) : draft_(draft), plan_(draft.plan), rank_(draft.plan.rank()) {}
 
   void run() {
-    for (DraftStep& step : std::exchange(draft_.steps, {})) {
+    std::vector<DraftStep> before = std::exchange(draft_.steps, {});
+    draft_.steps.reserve(2 * before.size());
+    for (DraftStep& step : before) {
       draft_.turn = step.turn;
       draft_.once = step.once;
       if (const auto* move = std::get_if<Move>(&step.what))
@@ -271,13 +273,16 @@ class Exchanger {
         for (Contribution& c : own_sums(t, m)) sums.push_back(std::move(c));
         continue;
       }
-      bool alone = true;
-      for (std::size_t k = 0; k < stages && alone; k++)
-        for (const BoxMessage* other : plan_.stage_of(t, 0, k))
-          alone = alone && !(other->to == rank_ && other != of && overlaps(other->box, m.box));
       const bool owner = stages == 1 || trees.at(m.tree).is_owner(rank_);
+      bool alone = owner;
+      for (std::size_t k = 0; k < stages && alone; k++) {
+        const auto all = plan_.stage_of(t, 0, k);
+        alone = std::none_of(all.begin(), all.end(), [&](const BoxMessage* other) {
+          return other->to == rank_ && other != of && overlaps(other->box, m.box);
+        });
+      }
       std::optional<View> in_place;
-      if (alone && owner) in_place = draft_.view(t, Stored::As::owner, m.box);
+      if (alone) in_place = draft_.view(t, Stored::As::owner, m.box);
       if (in_place && !is_dense(*in_place, plan_.format_of(t))) in_place.reset();
       sums.push_back({m.box, in_place ? *in_place : received_view(t, m.box)});
       both.receives.add({m.from, {sums.back().view.buffer, sums.back().view.element}, bytes(t, m.box)}, t, m.box);

@@ -86,6 +86,7 @@ void settle(Program& program) {
     before[last].insert(before[last].end(), {post, i});
   }
   std::vector<ProgramStep> out;
+  out.reserve(steps);
   std::vector<int> now(steps + 1, static_cast<int>(steps)),
       begin = now;  // the step's new position; the new begin of a part that began with it
   auto take = [&](std::size_t i) {

@@ -28,6 +28,7 @@ class Sharer {
     number();
     if (!draft_.program.windows) return;
     std::vector<DraftStep> before = std::exchange(draft_.steps, {});
+    draft_.steps.reserve(before.size() + before.size() / 2);
     auto step = before.begin();
     const int last = plan_.move_turn();
     std::vector<std::vector<int>> opened(static_cast<std::size_t>(last) + 1), closed(opened.size());  // per turn: tensors
@@ -40,7 +41,7 @@ class Sharer {
       if (turn == plan_.combine_turn()) end_micro_batches();
       for (int t : at(opened, turn)) open(t, shared_.at(t));
       draft_.once = false;
-      for (; step != before.end() && step->turn == turn; ++step) rewrite(std::move(*step));
+      for (; step != before.end() && step->turn == turn; ++step) rewrite(*step);
       draft_.once = false;
       for (int t : at(closed, turn))
         if (!plan_.once(t)) close(t, shared_.at(t));
@@ -133,7 +134,7 @@ class Sharer {
   }
 
   // ---- steps
-  void rewrite(DraftStep step) {
+  void rewrite(DraftStep& step) {
     draft_.once = step.once;
     if (auto* run = std::get_if<RunKernel>(&step.what)) {
       if (std::any_of(run->operands.begin(), run->operands.end() - 1, [&](const Place& p) { return dropped_.contains(p.buffer); }))
@@ -298,6 +299,7 @@ class Sharer {
       after[s].push_back(exchange);
     }
     std::vector<DraftStep> out;
+    out.reserve(draft_.steps.size() + to_acknowledge_.size());
     for (std::size_t s = 0; s < draft_.steps.size(); s++) {
       const int turn = draft_.steps[s].turn;
       out.push_back(std::move(draft_.steps[s]));

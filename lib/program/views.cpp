@@ -14,14 +14,16 @@ View dense_view(int buffer, Format format, const std::vector<Index>& extents) {
 
 View part_of(const View& view, const Box& of, const Box& box) {
   check(contains(of, box), "a view is inside its buffer");
-  View v = view;
-  v.extents = extents_of(box);
+  View v{view.buffer, view.element, view.strides, extents_of(box)};
   for (std::size_t d = 0; d < box.size(); d++) v.element += (box[d].begin - of[d].begin) * v.strides[d];
   return v;
 }
 
 View view_of(const Buffer& buffer, int id, const Box& box) {
-  return part_of(dense_view(id, buffer.format, extents_of(buffer.box)), buffer.box, box);
+  check(contains(buffer.box, box), "a view is inside its buffer");
+  View v{id, 0, strides_of(buffer.format, extents_of(buffer.box)), extents_of(box)};
+  for (std::size_t d = 0; d < box.size(); d++) v.element += (box[d].begin - buffer.box[d].begin) * v.strides[d];
+  return v;
 }
 
 bool is_dense(const View& view, Format format) {
