@@ -9,6 +9,8 @@
 #include <numeric>
 #include <tuple>
 
+#include "base/overlaps.h"
+
 namespace motley {
 
 namespace {
@@ -142,10 +144,8 @@ void sort_messages(std::vector<BoxMessage>& messages) {
 std::vector<BoxMessage> copies(std::span<const Shard> from, std::span<const Shard> to) {
   std::vector<BoxMessage> out;
   for (const Shard& need : to)
-    for (const Shard& have : from) {
-      Box part = intersect(have.box, need.box);
-      if (volume(part) > 0) out.push_back({have.rank, need.rank, std::move(part), {}});
-    }
+    for (const Shard& have : from)
+      if (overlaps(have.box, need.box)) out.push_back({have.rank, need.rank, intersect(have.box, need.box), {}});
   sort_messages(out);
   out.erase(std::unique(out.begin(), out.end()), out.end());
   return out;

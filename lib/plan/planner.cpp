@@ -99,8 +99,7 @@ PlanData plan_with(const Passes& passes, const Mesh& mesh, const LayoutRules& re
   const Layouts layouts(passes, mesh, resolved);
   std::optional<Cost> own;
   const Cost& cost = cost_of(known, own, passes, mesh, layouts, profile, dtype);
-  Sweeper sweeper(passes, mesh, layouts, cost);
-  Sweep sweep = sweeper.improve();
+  Sweep sweep = Sweeper(passes, mesh, layouts, cost).improve();
   PlanData data = data_of(passes, mesh, layouts, std::move(sweep), dtype, profile);
   data.rules = resolved;
   return data;
@@ -158,8 +157,8 @@ PlanData plan_like(const PlanData& like, const Mesh& mesh, const LayoutRules& re
   const Layouts layouts = layouts_like(like, mesh, resolved);
   std::optional<Cost> own;
   const Cost& cost = cost_of(known, own, passes, mesh, layouts, profile, like.dtype);
-  PlanData data = data_of(passes, mesh, layouts, Sweeper(passes, mesh, layouts, cost).run(picks_like(like, mesh, layouts)),
-                          like.dtype, profile);
+  Sweep sweep = Sweeper(passes, mesh, layouts, cost).run(picks_like(like, mesh, layouts));
+  PlanData data = data_of(passes, mesh, layouts, std::move(sweep), like.dtype, profile);
   data.rules = resolved;
   return data;
 }

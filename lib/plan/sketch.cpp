@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/sketch.h"
 
+#include <motley/error.h>
 #include <motley/schedule.h>
 
 #include <algorithm>
@@ -46,6 +47,7 @@ void Sweeper::lay_out(Layouts layouts) {
 }
 
 Sketch Sweeper::sketch(const std::map<int, Pick>& picks) const {
+  check(relaid_, "what a sketch needs is kept from lay_out on");
   const Trial trial = attempt(picks);
   Clocks clocks(passes_, mesh_.ranks());
   Wires wires(cost_.machines());

@@ -223,11 +223,10 @@ Sweeper::Moves Sweeper::route(const std::vector<int>& writers, const std::vector
   }
   bool lone = true;
   for (const auto& boxes : made)
-    for (std::size_t i = 0; i < boxes.size(); i++)
-      for (std::size_t j = i + 1; j < boxes.size(); j++)
-        if (boxes[i].alternative == boxes[j].alternative && boxes[i].partial != boxes[j].partial &&
-            overlaps(boxes[i].box, boxes[j].box))
-          lone = false;
+    for (std::size_t i = 0; i < boxes.size() && lone; i++)
+      for (std::size_t j = i + 1; j < boxes.size() && lone; j++)
+        lone = boxes[i].alternative != boxes[j].alternative || boxes[i].partial == boxes[j].partial ||
+               !overlaps(boxes[i].box, boxes[j].box);
   bool shared = false;
   for (std::size_t i = 0; i < targets.size() && !lone && !shared; i++)
     for (std::size_t j = i + 1; j < targets.size() && !shared; j++)
@@ -238,24 +237,30 @@ Sweeper::Moves Sweeper::route(const std::vector<int>& writers, const std::vector
     std::vector<Shard> may;
     for (const Shard& h : targets)
       if (at(writes, h.rank)) may.push_back(h);
-    const bool covers = std::all_of(targets.begin(), targets.end(), [&](const Shard& t) {
-      std::vector<Box> boxes;
-      for (const Shard& h : may) boxes.push_back(h.box);
-      return subtract(t.box, boxes).empty();
-    });
+    std::vector<Box> boxes;
+    for (const Shard& h : may) boxes.push_back(h.box);
+    const bool covers = may.size() == targets.size() ||
+                        std::all_of(targets.begin(), targets.end(), [&](const Shard& t) { return subtract(t.box, boxes).empty(); });
     // Divided, however small: the readers wait for the sum, and a single owner would first receive every other rank's whole partial
     // sum.
     moves.owners = owners(covers ? may : targets);
   }
+  std::vector<BoxMessage> parts;  // for one owner, of one writer each
   for (const Shard& owner : moves.owners) {
-    std::map<std::pair<int, Box>, std::vector<int>> parts;
+    parts.clear();
     for (std::size_t k = 0; k < writers.size(); k++)
-      for (const Made& m : made[k]) {
-        if (m.alternative != at(plans[k].alternative_of, owner.rank)) continue;
-        Box part = intersect(owner.box, m.box);
-        if (volume(part) > 0) parts[{m.rank, std::move(part)}].push_back(static_cast<int>(k));
-      }
-    for (auto& [here, ks] : parts) moves.add.push_back({here.first, owner.rank, here.second, ks});
+      for (const Made& m : made[k])
+        if (m.alternative == at(plans[k].alternative_of, owner.rank) && overlaps(owner.box, m.box))
+          parts.push_back({m.rank, owner.rank, intersect(owner.box, m.box), {static_cast<int>(k)}});
+    if (writers.size() > 1) std::sort(parts.begin(), parts.end());  // else they are in the order of ranks
+    const std::size_t first = moves.add.size();
+    for (BoxMessage& part : parts) {
+      BoxMessage* const last = moves.add.size() > first ? &moves.add.back() : nullptr;
+      if (last != nullptr && last->from == part.from && last->box == part.box)
+        last->writers.push_back(part.writers.front());
+      else
+        moves.add.push_back(std::move(part));
+    }
   }
   if (shared) moves.copy = copies(moves.owners, targets);
   return moves;
@@ -384,8 +389,9 @@ Sweeper::Decided Sweeper::decide(int t, const std::vector<Boxes>& needs, const s
     out.cost += *std::max_element(seconds.begin(), seconds.end());
   }
   add_messages(t, out.passes, out.plan);
-  out.hops = transfers_of(t, out.plan);
-  for (const std::vector<Transfer>& hop : out.hops) out.cost += seconds_of(hop);
+  std::array<std::vector<Transfer>, 3> hops = transfers_of(t, out.plan);
+  for (const std::vector<Transfer>& hop : hops) out.cost += seconds_of(hop);
+  if (relaid_) out.hops = std::move(hops);
   out.plan.add = out.plan.copy = out.plan.fill = {};  // they follow from the rest: see whole_of
   return out;
 }

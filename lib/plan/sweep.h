@@ -39,8 +39,8 @@ class Sweeper {
   // Starts from these picks (absent ones chosen by least local cost) and makes one change at a time while the whole plan gets
   // cheaper.
   Sweep improve(const std::map<int, Pick>& from = {});
-  // Uses every pick given, as run(). A rank's kernels, and what it reads in place, follow one another; messages of other hosts
-  // arrive meanwhile, at the latest when a kernel reads them.
+  // After lay_out(). Uses every pick given, as run(). A rank's kernels, and what it reads in place, follow one another; messages of
+  // other hosts arrive meanwhile, at the latest when a kernel reads them.
   Sketch sketch(const std::map<int, Pick>& picks) const;
   // Other layouts of the same tensors, that differ in sizes alone. What sketches have decided and these do not change is kept.
   void lay_out(Layouts layouts);
@@ -67,12 +67,12 @@ class Sweeper {
     MessageSeconds takes{};
   };
   struct Decided {
-    Boxes needs{};              // what its readers need, and
-    std::vector<Pick> picks{};  // its writers' picks: the rest follows from these two
+    Boxes needs{};                                // what its readers need, and
+    std::vector<Pick> picks{};                    // its writers' picks: the rest follows from these two
     TensorPlan plan{};                            // without its messages: most decisions become no plan
     std::vector<PassPlan> passes{};               // of its writers; empty if no pass reads it
     std::vector<std::vector<double>> seconds{};   // of these, per rank
-    std::array<std::vector<Transfer>, 3> hops{};  // add, copy, fill
+    std::array<std::vector<Transfer>, 3> hops{};  // add, copy, fill; only after lay_out(), for sketches
     double cost = 0;
   };
   struct NamedPart {
@@ -154,7 +154,7 @@ class Sweeper {
   mutable std::map<int, std::vector<Shard>> homes_{};    // of parameters; empty: not made yet
   mutable std::vector<std::vector<std::shared_ptr<const Decided>>>
       known_{};          // per tensor: an improving sweep, and sketches, repeat the same questions
-  bool relaid_ = false;  // they were decided under several layouts
+  bool relaid_ = false;  // they are decided under several layouts
 };
 
 }  // namespace motley

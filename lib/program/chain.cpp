@@ -190,7 +190,8 @@ struct Maps {
       const auto* run = std::get_if<RunKernel>(&program.steps[s].what);
       return run != nullptr && run->spec.op == KernelOp::map ? run : nullptr;
     };
-    for (std::size_t s = 0; s < end.size(); s++) bytes[s + 1] = bytes[s] + (map_at(s) != nullptr ? bytes_touched(map_at(s)->spec) : 0);
+    for (std::size_t s = 0; s < end.size(); s++)
+      bytes[s + 1] = bytes[s] + (map_at(s) != nullptr ? bytes_touched(map_at(s)->spec) : 0);
     for (std::size_t s = end.size(); s-- > 0;) {
       const int next = static_cast<int>(s) + 1;
       const bool goes_on = s + 1 < end.size() && map_at(s + 1) != nullptr && program.steps[s + 1].once == program.steps[s].once &&

@@ -31,7 +31,7 @@ constexpr Index kSmall = 4096, kMost = 16384;
 using Traffic = std::map<std::tuple<std::size_t, int, int>, Index>;  // (stage, from, to) -> bytes
 
 Traffic traffic_of(const CommonPlan& plan, int t, std::size_t hop) {
-  const Stages& stages = plan.stages_of(t)[hop];
+  const StagesOfHop& stages = plan.stages_of(t)[hop];
   Traffic out;
   for (std::size_t k = 0; k < stages.size(); k++)
     for (const BoxMessage& m : stages[k])

@@ -16,7 +16,7 @@ bool SharedTensor::has(int rank) const {
   return has_value(ranks, rank);
 }
 
-MessagesByRank::MessagesByRank(const std::vector<BoxMessage>& messages, std::size_t ranks) {
+MessagesByRank::MessagesByRank(std::span<const BoxMessage> messages, std::size_t ranks) {
   if (messages.empty()) return;
   begin_.assign(ranks + 1, 0);
   const auto each = [&](const auto& visit) {
@@ -36,6 +36,24 @@ std::span<const BoxMessage* const> MessagesByRank::of(int rank) const {
   if (begin_.empty()) return {};
   return std::span(messages_).subspan(at(begin_, rank), at(begin_, rank + 1) - at(begin_, rank));
 }
+
+namespace {
+
+// Lists that the plan does not have as they are become a part of `scheduled`.
+std::array<StagesOfHop, 3> stages_in(const TensorPlan& plan, std::span<const int> hosts,
+                                     std::vector<std::array<Stages, 3>>& scheduled) {
+  std::array<StagesOfHop, 3> out;
+  const auto as_they_are = [](const Hop& hop) { return hop.schedule.tree == Tree::direct && hop.tiles == 0; };
+  if (as_they_are(plan.add) && as_they_are(plan.copy) && as_they_are(plan.fill)) {
+    for (std::size_t hop = 0; hop < out.size(); hop++) out[hop] = {(plan.*kHops[hop]).messages};
+    return out;
+  }
+  const std::array<Stages, 3>& made = scheduled.emplace_back(stages_of(plan, hosts));  // its lists stay where they are
+  for (std::size_t hop = 0; hop < out.size(); hop++) out[hop].assign(made[hop].begin(), made[hop].end());
+  return out;
+}
+
+}  // namespace
 
 CommonPlan::CommonPlan(const PlanData& data, const CompileOptions& options) : data_(data) {
   const auto making = std::make_shared<Made>();
@@ -74,7 +92,7 @@ CommonPlan::CommonPlan(const PlanData& data, const CompileOptions& options) : da
   made.backward_turn = static_cast<int>(first - all.passes.begin());
   made.memory = memories();
   for (const TensorPlan& plan : data_.tensors) {
-    const std::array<Stages, 3>& hops = made.stages.emplace_back(motley::stages_of(plan, data_.hosts));
+    const std::array<StagesOfHop, 3>& hops = made.stages.emplace_back(stages_in(plan, data_.hosts, made.scheduled));
     auto& reaches = made.reaches.emplace_back();
     auto& by_rank = made.stage_messages.emplace_back();
     for (std::size_t hop = 0; hop < hops.size(); hop++)
@@ -139,7 +157,7 @@ std::vector<int> CommonPlan::memories() const {
   return out;
 }
 
-Reach CommonPlan::reach_of(const std::vector<BoxMessage>& stage) const {
+Reach CommonPlan::reach_of(std::span<const BoxMessage> stage) const {
   Reach out;
   for (const BoxMessage& m : stage)
     if (m.from != m.to) (same_memory(m.from, m.to) ? out.same_memory : out.apart) = true;

@@ -31,10 +31,13 @@ struct MovedTogether {
   int turn = 0;
 };
 
+// The messages of a hop by the stages of its schedule. It points into lists of others.
+using StagesOfHop = std::vector<std::span<const BoxMessage>>;
+
 // Of a list of messages: those that a rank sends or receives, in the list's order. It points into the list.
 class MessagesByRank {
  public:
-  MessagesByRank(const std::vector<BoxMessage>& messages, std::size_t ranks);
+  MessagesByRank(std::span<const BoxMessage> messages, std::size_t ranks);
   std::span<const BoxMessage* const> of(int rank) const;
 
  private:
@@ -68,7 +71,7 @@ class CommonPlan {
   const std::vector<int>& writers(int t) const { return at(made_->writers, t); }  // passes
   const std::vector<int>& readers(int t) const { return at(made_->readers, t); }
   int writer_index(int p) const;
-  const std::array<Stages, 3>& stages_of(int t) const { return at(made_->stages, t); }  // by hop
+  const std::array<StagesOfHop, 3>& stages_of(int t) const { return at(made_->stages, t); }  // by hop
   const Reach& reach_of(int t, std::size_t hop, std::size_t stage) const { return at(made_->reaches, t)[hop][stage]; }
   // The messages of a hop, and of a stage of its schedule, that a rank sends or receives.
   std::span<const BoxMessage* const> messages_of(int t, std::size_t hop, int rank) const {
@@ -111,7 +114,8 @@ class CommonPlan {
     std::vector<MovedTogether> together{};
     std::vector<int> group{};  // per tensor: number in `together`, -1: none
     int backward_turn = 0;
-    std::vector<std::array<Stages, 3>> stages{};                               // per tensor
+    std::vector<std::array<StagesOfHop, 3>> stages{};                          // per tensor; of direct schedules: the plan's lists
+    std::vector<std::array<Stages, 3>> scheduled{};                            // the other ones' lists
     std::vector<std::array<std::vector<Reach>, 3>> reaches{};                  // per tensor
     std::vector<std::vector<MessagesByRank>> messages{};                       // per tensor: by hop
     std::vector<std::array<std::vector<MessagesByRank>, 3>> stage_messages{};  // per tensor
@@ -119,7 +123,7 @@ class CommonPlan {
     std::vector<std::vector<SharedTensor>> shared{};  // per tensor: by such number
   };
   std::vector<int> memories() const;
-  Reach reach_of(const std::vector<BoxMessage>& stage) const;
+  Reach reach_of(std::span<const BoxMessage> stage) const;
   SharedTensor shared_in(int t, int memory) const;
 
   const PlanData& data_;

@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <span>
 
 #include "plan/plan_data.h"
 #include "program/compile.h"
@@ -21,7 +22,7 @@ TEST_CASE("a rank's Program is compiled from its own messages alone") {
   const Plan plan = balance(step, Mesh({{"all", 16}}, devices), LayoutRules{{"batch", "all", CutBy::even}}, {});
   const CommonPlan common = plan.data();
   std::size_t listed = 0, visited = 0;
-  const auto count = [&](const std::vector<BoxMessage>& all, const auto& of) {
+  const auto count = [&](std::span<const BoxMessage> all, const auto& of) {
     for (const BoxMessage& m : all) listed += m.from == m.to ? 1 : 2;
     for (int r = 0; r < 16; r++) {
       std::vector<const BoxMessage*> own;
