@@ -417,6 +417,7 @@ Plan with_axes(const Job& job, Plan plan) {
   if (job.axes.chosen.empty()) return plan;
   PlanData data = plan.data();
   data.axes = job.axes;
+  if (data.axes.complete_plans == 1) data.axes.seconds = data.step_seconds;
   return plan_from(plan.step(), plan.mesh(), std::move(data));
 }
 

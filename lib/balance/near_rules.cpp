@@ -114,6 +114,7 @@ ChosenLayout choose_by_steps(const Step& step, const Mesh& mesh, const LayoutRul
   }
   out.notes = std::move(layout.parts.notes);
   out.base = std::move(layout.parts.base);
+  out.with = std::move(layout.parts.with);
   layout.parts = std::move(out);
   return std::move(layout);
 }
