@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "balance/baselines.h"
@@ -185,18 +184,6 @@ class LayoutChooser {
   }
   static double seconds(const ChosenLayout& one) { return fits(one.parts.plan) ? one.parts.plan.step_seconds.value_or(0) : kNever; }
 
-  // As LayoutTables::rank_alone(), in a plan.
-  int rank_alone(int bundle, const PlanData& plan) const {
-    const std::vector<std::string>& layers = at(choices_.bundles().list, bundle).layers;
-    std::set<int> ranks;
-    for (std::size_t p = 0; p < plan.pass_plans.size(); p++)
-      if (plan.passes.passes[p].op != KernelOp::map &&
-          std::find(layers.begin(), layers.end(), plan.passes.passes[p].layer) != layers.end())
-        for (std::size_t r = 0; r < plan.pass_plans[p].work.size(); r++)
-          if (plan.pass_plans[p].work[r].any) ranks.insert(static_cast<int>(r));
-    return ranks.size() == 1 ? *ranks.begin() : -1;
-  }
-
   // Per bundle the change of it alone that costs least on the tables, in proportion to the plan's seconds. What would be computed
   // where it is computed now is no change.
   std::vector<LayerChoice> layers(const Tabled& on, const ChosenLayout& of) const {
@@ -204,9 +191,9 @@ class LayoutChooser {
     std::vector<LayerChoice> out;
     for (std::size_t b = 0; b < of.chosen.size(); b++) {
       const auto bundle = static_cast<int>(b);
-      LayerChoice one{choices_.name_of(bundle), choices_.text_of(bundle, of.chosen[b], of.parts.cuts)};
+      LayerChoice one{choices_.name_of(bundle), choices_.text_of(bundle, of.chosen[b], of.parts.cuts, of.parts.plan)};
       if (one.layers.empty()) continue;
-      const int alone = rank_alone(bundle, of.parts.plan);
+      const int alone = choices_.rank_alone(bundle, of.parts.plan);
       double least = kNever;
       for (int k = 0; k < on.values[b] && !profile_.empty() && now > 0; k++) {
         if (on.tables.same_work(bundle, k, of.chosen[b])) continue;

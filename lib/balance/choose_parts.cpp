@@ -46,10 +46,13 @@ std::string milliseconds(double seconds) {
   return fmt::format("{:.3f} ms", seconds * 1e3);
 }
 
+constexpr std::size_t kMostInText = 8;  // parts of a list
+
 std::string explain(const DimBalance& best) {
   std::string out = std::string(best.exact ? "exact" : "local search") + ", kernel time " + milliseconds(best.seconds);
   if (!best.next_best.empty()) {
-    out += fmt::format("; second best {}: {} ({})", parts_text(best.next_best), milliseconds(best.next_best_seconds),
+    const std::string list = best.next_best.size() > kMostInText ? "" : " " + parts_text(best.next_best);
+    out += fmt::format("; second best{}: {} ({})", list, milliseconds(best.next_best_seconds),
                        price_text(best.next_best_seconds / std::max(best.seconds, 1e-30)));
   }
   return out;

@@ -311,6 +311,9 @@ def bad_profiles():
     has(room.run("plan", room.write("with bad.json", shared), code=78).err, "/kernels/0/seconds")
     has(room.run("check", room.write("bare.json", {**good, "kernels": [], "links": []})).out, "bare.json: profile, nothing wrong",
         "note: it has no kernels: ", "note: it has 0 of 2 links between its devices: for the others 5 us and 2e9 bytes per second are assumed")
+    shared["profile"] = {"path": "no links.json", "measure": "never"}
+    room.write("no links.json", {**good, "links": []})
+    has(room.run("plan", room.write("without links.json", shared)).out, "note: the profile has 0 of 2 links between the devices: for the others 5 us")
     half = {**good, "kernels": [k for k in good["kernels"] if k["device"] == 0]}
     has(room.run("check", room.write("half.json", half)).out, "note: it has no kernels of device 1 (cpu 1)")
 
