@@ -159,6 +159,11 @@ int drop_slower(std::vector<Arrangement>& all, const Step& step, const LayoutRul
   const std::size_t kept = small ? kMostPlanned : kMostPlannedOfLarge;
   const double most = all.size() == 1 ? kNever : std::min(seconds(all[0]), seconds(all[1])) * (1 + kNearTables);
   while (all.size() > 1 && (all.size() > kept || !all.back().seconds || seconds(all.back()) > most)) all.pop_back();
+  if (!small)  // a complete plan takes much longer than this
+    std::erase_if(all, [&](const Arrangement& one) {
+      return one.mesh.axes().size() > 1 && !seconds_with_table_parts(step, one.mesh, rules, in_order_of(one.mesh, profile),
+                                                                     options.dtype, Among::beyond_one_axis);
+    });
   for (Arrangement& one : all) one.seconds.reset();
   return static_cast<int>(before - all.size());
 }
