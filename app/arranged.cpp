@@ -38,13 +38,14 @@ std::optional<Mesh> mesh_of_run(const fs::path& run, const Mesh& devices) {
 
 }  // namespace
 
-Job arranged(Job job, const Options& options) {
+Job arranged(Job job, const Options& options, const std::function<void(const std::string&)>& progress) {
   if (!job.open_axes) return job;
   if (const std::string file = options.plan.string(); !file.empty())
     return with_mesh(job, mesh_of_text(file, read_file(file), job.mesh).value_or(job.mesh));
   if (!options.from.empty())
     if (const auto mesh = mesh_of_run(options.from.parent_path().parent_path(), job.mesh)) return with_mesh(job, *mesh);
-  const Arranged all = arrange(step_of(job), job.mesh, job.rules, known_profile(job), job.train.dtype());
+  const Arranged all = arrange(step_of(job), job.mesh, job.rules, known_profile(job), {job.train.dtype(), progress});
+  if (progress) progress("planning on " + all.planned.front().text());
   Job out = with_mesh(job, all.planned.front().mesh);
   out.axes = choice_of(all);
   return out;

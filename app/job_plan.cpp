@@ -380,6 +380,12 @@ std::vector<std::string> doubts(const Job& job, const Step& step, const Plan& pl
       notes.push_back("the profile was measured on a disturbed machine: " + note);
   const bool may_lack = needs_profile(job.rules) && job.profile.measure == MeasureWhen::never;  // else plan_at_hand() has looked
   if (profile.empty()) return notes;
+  const auto ranks = static_cast<std::size_t>(job.mesh.ranks());
+  if (const std::size_t pairs = ranks * (ranks - 1); !has_modelled(job.mesh) && profile.links.size() < pairs)
+    notes.push_back(
+        fmt::format("the profile has {} of {} links between the devices: for the others 5 us and 2e9 bytes per second are "
+                    "assumed; measure them with: motley profile JOB",
+                    profile.links.size(), pairs));
   const CommonPlan common = plan.data();
   std::map<int, std::string> by_rank;
   const auto note = [&](int rank, const char* which, const std::vector<KernelSpec>& kernels) {
@@ -417,6 +423,7 @@ Plan with_axes(const Job& job, Plan plan) {
   if (job.axes.chosen.empty()) return plan;
   PlanData data = plan.data();
   data.axes = job.axes;
+  if (data.axes.complete_plans == 1) data.axes.seconds = data.step_seconds;
   return plan_from(plan.step(), plan.mesh(), std::move(data));
 }
 

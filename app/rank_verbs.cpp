@@ -24,6 +24,7 @@
 #include "base/core_use.h"
 #include "base/units.h"
 #include "explain/explain.h"
+#include "plan/check_rules.h"
 #include "plan/rules_json.h"
 #include "run/agreed.h"
 #include "run/rank_facts.h"
@@ -245,7 +246,11 @@ void give_plan(const Job& job, const JobPlans& plans, const Profile& profile, co
   all.insert(all.end(), notes.begin(), notes.end());
   if (options.form == Form::json || !options.output.empty())
     give_result(plan_file_of(job, plans, profile, detail), options.output, console);
-  if (!options.layout.empty()) give_result(to_text(to_json(plan.data().rules), 2) + "\n", options.layout, console);
+  if (!options.layout.empty()) {
+    LayoutRules rules = plan.data().rules;
+    if (!plan.data().axes.chosen.empty()) rules.arrangement = order_of(plan.mesh());
+    give_result(to_text(to_json(rules), 2) + "\n", options.layout, console);
+  }
   if (options.form == Form::json) {  // notes are about this machine: JSON contains only the plan
     for (const std::string& note : all) console.say(LogLevel::warning, "note: " + note);
     return;

@@ -101,7 +101,9 @@ Subject load_subject(const Options& options) {
   const Data data = trains && options.from.empty() ? Data::with_weights : reads ? Data::needed : Data::unread;
   if (has_job(options)) {
     Subject subject = with_devices_for(options, {load_job(options.files.front(), sets_of(options), data)});
-    subject.job = arranged(std::move(*subject.job), options);
+    Console console(options, Console::Voice::speaks);
+    subject.job = arranged(std::move(*subject.job), options, [&](const std::string& line) { console.progress(line); });
+    console.progress_done();
     return subject;
   }
   if (!options.sets.empty()) throw UserError("--set changes a job, but no JOB is given", Exit::usage);

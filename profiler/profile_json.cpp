@@ -3,6 +3,8 @@
 // ranks.
 #include <motley/profile.h>
 
+#include <fmt/format.h>
+
 #include <limits>
 
 #include "base/json_fields.h"
@@ -13,6 +15,7 @@ namespace motley {
 namespace {
 
 constexpr double kMostFinite = std::numeric_limits<double>::max();
+constexpr double kLeastRun = 1e-12, kMostRun = 1e6;  // of a kernel, a step or a message: others were not measured
 
 struct Raw {
   Profile profile{};
@@ -23,7 +26,21 @@ struct Raw {
 template <class T>
 Field<T> seconds(const char* name, const char* doc, double T::*member) {
   return {name, doc, "number", true,
-          [member](Reader& reader, const Json& json, T& out) { reader.number(json, out.*member, 0, kMostFinite); }};
+          [member](Reader& reader, const Json& json, T& out) { reader.number(json, out.*member, 0, kMostRun); }};
+}
+
+Field<Spread> run_seconds(const char* name, const char* doc, double Spread::*member) {
+  return {name, doc, "number", true, [member](Reader& reader, const Json& json, Spread& out) {
+            double found = 0;
+            if (!reader.number(json, found, std::numeric_limits<double>::lowest(), kMostFinite)) return;
+            if (found >= kLeastRun && found <= kMostRun)
+              out.*member = found;
+            else
+              reader.complain(json,
+                              fmt::format("expected the seconds of a run, from {} to {}, found {}; leave this out and measure "
+                                          "it again with: motley profile JOB",
+                                          kLeastRun, kMostRun, found));
+          }};
 }
 
 template <class T>
@@ -54,8 +71,8 @@ const Table<DeviceFacts>& device_fields() {
 
 const Table<Spread>& spread_fields() {
   static const Table<Spread> table{
-      seconds("min", "least of all runs, seconds", &Spread::min), seconds("q25", "lower quartile, seconds", &Spread::q25),
-      seconds("median", "median, seconds", &Spread::median), small_integer("n", "runs", &Spread::n, 1)};
+      run_seconds("min", "least of all runs, seconds", &Spread::min), run_seconds("q25", "lower quartile, seconds", &Spread::q25),
+      run_seconds("median", "median, seconds", &Spread::median), small_integer("n", "runs", &Spread::n, 1)};
   return table;
 }
 
@@ -97,9 +114,8 @@ const Table<LinkSegment>& segment_fields() {
       {"bytes_up_to", "largest message of the segment", "integer", true,
        [](Reader& reader, const Json& json, LinkSegment& out) { reader.integer(json, out.bytes_up_to, 0); }},
       seconds("seconds", "of a message without bytes", &LinkSegment::seconds),
-      {"bytes_per_second", "above 0", "number", true, [](Reader& reader, const Json& json, LinkSegment& out) {
-         reader.number(json, out.bytes_per_second, std::numeric_limits<double>::min(), kMostFinite);
-       }}};
+      {"bytes_per_second", "at least 1", "number", true,
+       [](Reader& reader, const Json& json, LinkSegment& out) { reader.number(json, out.bytes_per_second, 1, kMostFinite); }}};
   return table;
 }
 
@@ -111,7 +127,7 @@ const Table<Link>& link_fields() {
       list_field<Link>("in_place", "reading what the other has just written in shared memory, by size, ascending", &Link::in_place,
                        segment_fields(), false),
       {"exchange_seconds", "of an exchange in shared memory without bytes", "number", false,
-       [](Reader& reader, const Json& json, Link& out) { reader.number(json, out.exchange_seconds.emplace(), 0, kMostFinite); }}};
+       [](Reader& reader, const Json& json, Link& out) { reader.number(json, out.exchange_seconds.emplace(), 0, kMostRun); }}};
   return table;
 }
 
@@ -257,6 +273,9 @@ void check_whole(const Json& json, const Raw& raw, Reader& reader) {
   for (std::size_t i = 0; i < raw.kernels.size(); i++) {
     const std::string at = "/kernels/" + std::to_string(raw.places[i]);
     check_device(raw.kernels[i].device, at + "/device");
+    if (const Spread& s = raw.kernels[i].seconds; s.min > s.q25 || s.q25 > s.median)
+      reader.complaints.add(json.at(at + "/seconds")->where, at + "/seconds",
+                            "expected \"min\" of at most \"q25\", and this of at most \"median\"");
     if (raw.kernels[i].supported != (raw.kernels[i].seconds.n == 0)) continue;
     const Json* value = json.at(at);
     reader.complaints.add(value ? value->where : json.where, at,

@@ -69,6 +69,19 @@ struct OpenLayouts {
   bool operator==(const OpenLayouts&) const = default;
 };
 
+/// One axis of a DeviceOrder.
+struct NamedSize {
+  std::string name{};  ///< of the axis
+  Index size = 0;      ///< ranks along it
+  bool operator==(const NamedSize&) const = default;
+};
+/// The axes, and which device is where along them, that a layout was chosen with ("axes": "auto").
+struct DeviceOrder {
+  std::vector<NamedSize> axes{};       ///< empty: any mesh with the axes that the rules name
+  std::vector<std::string> devices{};  ///< names, row-major in the axes
+  bool operator==(const DeviceOrder&) const = default;
+};
+
 /// How all tensors of a step are cut. Checked once a step and a mesh are given: balance(), measure().
 struct LayoutRules {
   LayoutRules() = default;
@@ -87,6 +100,7 @@ struct LayoutRules {
   /// hold each element once. Parameters not named here are stored as the rules cut them; names that the step does not have are
   /// ignored.
   std::map<std::string, std::vector<Shard>> homes{};
+  DeviceOrder arrangement{};  ///< the mesh must have these axes and devices
   bool operator==(const LayoutRules&) const = default;
 };
 

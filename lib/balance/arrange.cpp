@@ -5,6 +5,7 @@
 #include <motley/error.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -13,9 +14,11 @@
 #include "balance/choose_layout.h"
 #include "balance/dim_tables.h"
 #include "base/at.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "base/units.h"
 #include "mesh/mesh_json.h"
+#include "plan/plan_fields.h"
 
 namespace motley {
 
@@ -23,9 +26,10 @@ namespace {
 
 constexpr std::size_t kMostPlanned = 12;        // of a small step
 constexpr std::size_t kMostPlannedOfLarge = 2;  // of others: a complete plan takes seconds
-constexpr std::size_t kFewToPrice = 1000;       // passes, times ranks: of a small step no arrangement is dropped for its seconds
-constexpr double kNearTables = 0.15;            // share of the least sum by which others may be dearer
-constexpr int kMostListed = 8;                  // ranks whose devices a text names
+constexpr std::size_t kFewToPrice =
+    1000;  // passes, times ranks: of a small step plans with the parts of the tables are predicted, else tables are summed
+constexpr double kNearTables = 0.15;  // share of the least one's seconds by which others may be slower
+constexpr int kMostListed = 8;        // ranks whose devices a text names
 
 Device without_place(Device device) {
   device.name.clear();
@@ -122,24 +126,67 @@ void keep_groups(std::vector<Arrangement>& all) {
   all.erase(std::remove_if(all.begin() + 1, all.end(), is_other), all.end());
 }
 
-// Drops arrangements but the first by their tables. How many.
-int drop_by_tables(std::vector<Arrangement>& all, const Step& step, const LayoutRules& rules, const Profile& profile, DType dtype) {
+using Say = std::function<void(const std::string&)>;
+
+// "arrangement 3 of 11: outer 2 x inner 4, as listed"
+void say_where(const Say& progress, const std::string& what, const std::vector<Arrangement>& all, const Arrangement& one) {
+  if (!progress) return;
+  std::string axes;
+  for (const Axis& a : one.mesh.axes()) axes += fmt::format("{}{} {}", axes.empty() ? "" : " x ", a.name, a.size);
+  progress(fmt::format("{} {} of {}: {}, {}", what, &one - all.data() + 1, all.size(), axes, one.how));
+}
+
+// Of a small step one axis speaks for all layouts that it can have. (Of others few arrangements are planned.)
+Among layouts_of(const Arrangement& one, const Step& step) {
+  const bool small = step.passes().passes.size() * static_cast<std::size_t>(one.mesh.ranks()) <= kFewToPrice;
+  return small && one.mesh.axes().size() > 1 ? Among::beyond_one_axis : Among::all;
+}
+
+// Drops arrangements but the first that, with the parts of the tables, are slower than others. How many.
+int drop_slower(std::vector<Arrangement>& all, const Step& step, const LayoutRules& rules, const Profile& profile,
+                const ArrangeOptions& options) {
   const std::size_t before = all.size(), size = step.passes().passes.size() * static_cast<std::size_t>(all.front().mesh.ranks());
   const bool small = size <= kFewToPrice;
-  if (small && before <= kMostPlanned) return 0;
   if (!small) keep_groups(all);
-  for (Arrangement& one : all) one.seconds = least_on_tables(step, one.mesh, rules, in_order_of(one.mesh, profile), dtype);
-  std::stable_sort(all.begin() + 1, all.end(), [](const Arrangement& a, const Arrangement& b) { return a.seconds < b.seconds; });
+  for (Arrangement& one : all) {
+    say_where(options.progress, "looking at arrangement", all, one);
+    const Profile its = in_order_of(one.mesh, profile);
+    one.seconds = small ? seconds_with_table_parts(step, one.mesh, rules, its, options.dtype, layouts_of(one, step))
+                        : least_on_tables(step, one.mesh, rules, its, options.dtype);
+  }
+  const auto seconds = [](const Arrangement& one) { return one.seconds.value_or(kNever); };
+  std::stable_sort(all.begin() + 1, all.end(), [&](const Arrangement& a, const Arrangement& b) { return seconds(a) < seconds(b); });
   const std::size_t kept = small ? kMostPlanned : kMostPlannedOfLarge;
-  const double most = small || all.size() == 1 ? kNever : std::min(*all[0].seconds, *all[1].seconds) * (1 + kNearTables);
-  while (all.size() > 1 && (all.size() > kept || all.back().seconds > most)) all.pop_back();
+  const double most = all.size() == 1 ? kNever : std::min(seconds(all[0]), seconds(all[1])) * (1 + kNearTables);
+  while (all.size() > 1 && (all.size() > kept || !all.back().seconds || seconds(all.back()) > most)) all.pop_back();
+  if (!small)  // a complete plan takes much longer than this
+    std::erase_if(all, [&](const Arrangement& one) {
+      return one.mesh.axes().size() > 1 && !seconds_with_table_parts(step, one.mesh, rules, in_order_of(one.mesh, profile),
+                                                                     options.dtype, Among::beyond_one_axis);
+    });
+  for (Arrangement& one : all) one.seconds.reset();
   return static_cast<int>(before - all.size());
 }
 
-std::optional<double> predicted_seconds(const Step& step, const Mesh& mesh, const LayoutRules& rules, const Profile& profile,
-                                        DType dtype) {
-  const PlanData plan = choose_layouts(step, mesh, rules, profile, dtype).front().parts.plan;
-  return fits(plan) ? plan.step_seconds : std::nullopt;
+// Of what each device computes, by its name.
+std::uint64_t work_of(const PlanData& plan, const Mesh& mesh) {
+  std::map<std::string, int> ranks;
+  for (int r = 0; r < mesh.ranks(); r++) ranks[mesh.device(r).name] = r;
+  Hash hash;
+  for (std::size_t p = 0; p < plan.pass_plans.size(); p++) {
+    hash.add(plan.passes.passes[p].name);
+    for (const auto& [name, r] : ranks)
+      if (const std::vector<Work>& work = plan.pass_plans[p].work; !work.empty() && at(work, r).any)
+        hash.add(name).add(at(work, r).box);
+  }
+  return hash.value();
+}
+
+void predict_one(Arrangement& one, const Step& step, const LayoutRules& rules, const Profile& profile, DType dtype) {
+  const PlanData plan =
+      choose_layouts(step, one.mesh, rules, in_order_of(one.mesh, profile), dtype, layouts_of(one, step)).front().parts.plan;
+  one.seconds = fits(plan) ? plan.step_seconds : std::nullopt;
+  one.work = work_of(plan, one.mesh);
 }
 
 void require_open(const LayoutRules& rules) {
@@ -162,7 +209,8 @@ std::vector<Arrangement> arrangements(const Mesh& given) {
   return Arranger(given).run();
 }
 
-Arranged arrange(const Step& step, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype) {
+Arranged arrange(const Step& step, const Mesh& mesh, const LayoutRules& rules, const Profile& profile,
+                 const ArrangeOptions& options) {
   Arranged out{arrangements(mesh)};
   if (out.planned.size() == 1) return out;
   require_open(rules);
@@ -173,10 +221,13 @@ Arranged arrange(const Step& step, const Mesh& mesh, const LayoutRules& rules, c
   }
   if (static_cast<int>(profile.devices.size()) != mesh.ranks())
     throw UserError(fmt::format("the profile is of {} devices, the mesh has {}", profile.devices.size(), mesh.ranks()));
-  out.dropped = drop_by_tables(out.planned, step, rules, profile, dtype);
+  out.measured = true;
+  out.dropped = drop_slower(out.planned, step, rules, profile, options);
+  if (out.planned.size() == 1) return out;
   std::optional<UserError> refused;
   for (Arrangement& one : out.planned) try {
-      one.seconds = predicted_seconds(step, one.mesh, rules, in_order_of(one.mesh, profile), dtype);
+      say_where(options.progress, "planning arrangement", out.planned, one);
+      predict_one(one, step, rules, profile, options.dtype);
     } catch (const UserError& e) {
       one.seconds.reset();
       refused = e;
@@ -210,11 +261,12 @@ std::string Arranged::text() const {
 AxesChoice choice_of(const Arranged& all) {
   const Arrangement& best = all.planned.front();
   AxesChoice out{.chosen = best.text(), .seconds = best.seconds, .dropped = all.dropped};
-  const bool compared = best.seconds || all.planned.size() > 1;
-  if (compared) out.complete_plans = static_cast<int>(all.planned.size());
-  if (all.planned.size() > 1) {
-    out.next_best = all.planned[1].text();
-    out.next_best_seconds = all.planned[1].seconds;
+  if (all.measured) out.complete_plans = static_cast<int>(all.planned.size());
+  const auto next = std::find_if(all.planned.begin() + 1, all.planned.end(),
+                                 [&](const Arrangement& one) { return !one.seconds || one.work != best.work; });
+  if (next != all.planned.end()) {
+    out.next_best = next->text();
+    out.next_best_seconds = next->seconds;
   }
   return out;
 }
@@ -226,11 +278,18 @@ std::string axes_text(const AxesChoice& axes) {
   const std::string out = "axes auto: " + axes.chosen;
   if (axes.complete_plans == 0) return out + ", the only arrangement";
   const auto seconds = [](const std::optional<double>& of) { return of ? seconds_text(*of) : "too little memory"; };
-  std::string more = ", predicted " + seconds(axes.seconds);
-  if (!axes.next_best.empty()) more += fmt::format("; next best {}, {}", axes.next_best, seconds(axes.next_best_seconds));
+  std::string more = axes.seconds || axes.complete_plans > 1 ? ", predicted " + seconds(axes.seconds) : "";
+  if (!axes.next_best.empty()) {
+    const bool both = axes.seconds && axes.next_best_seconds;
+    more += fmt::format("; next best {}, {}{}", axes.next_best, seconds(axes.next_best_seconds),
+                        both ? " (" + price_text(*axes.next_best_seconds / std::max(*axes.seconds, 1e-30)) + ")" : "");
+  } else if (axes.complete_plans > 1) {
+    more += "; the others give the same plan";
+  }
   more += fmt::format("; {} complete plan{}", axes.complete_plans, axes.complete_plans == 1 ? "" : "s");
   if (axes.dropped > 0)
-    more += fmt::format(", {} more arrangement{} dropped by tables", axes.dropped, axes.dropped == 1 ? "" : "s");
+    more += fmt::format(", {} more arrangement{} dropped: no gain by {} tables", axes.dropped, axes.dropped == 1 ? "" : "s",
+                        axes.dropped == 1 ? "its" : "their");
   return out + more;
 }
 

@@ -9,6 +9,7 @@
 
 #include "balance/balance_within.h"
 #include "balance/baselines.h"
+#include "balance/idle_devices.h"
 #include "balance/near_rules.h"
 #include "balance/needed_kernels.h"
 #include "balance/timed_steps.h"
@@ -92,6 +93,7 @@ Plan balance_within(const std::vector<Index>& memory, const Step& step, const Me
   data.cuts = std::move(chosen.cuts);
   data.notes = std::move(chosen.notes);
   data.layout = std::move(layout.layers);
+  data.idle = idle_devices(data, chosen.with);
   if (!layout.others.empty()) data.notes.push_back("predicted with other layouts: " + layout.others);
   if (data.repeats)
     data.notes.push_back(

@@ -13,5 +13,7 @@ namespace motley {
 // choose_parts.h, so that nothing is priced or planned again.
 Baseline baselines_of(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype,
                       const Cost& cost, const std::optional<PlanData>& base);
+// The last of them. With a profile.
+std::optional<double> fastest_alone(const Passes& passes, const Mesh& mesh, const Profile& profile, DType dtype, const Cost& cost);
 
 }  // namespace motley

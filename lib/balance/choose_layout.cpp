@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "balance/baselines.h"
 #include "balance/dim_tables.h"
 #include "balance/layout_choices.h"
 #include "balance/layout_tables.h"
@@ -71,11 +72,13 @@ struct Tabled {
 
 class LayoutChooser {
  public:
-  LayoutChooser(const Step& step, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype)
+  LayoutChooser(const Step& step, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype,
+                Among among = Among::all)
       : step_(step),
         mesh_(mesh),
         profile_(profile),
         dtype_(dtype),
+        among_(among),
         priced_(step, mesh, profile, dtype),
         all_(priced_.of(rules)),
         passes_(all_->passes),
@@ -83,14 +86,7 @@ class LayoutChooser {
 
   std::vector<ChosenLayout> run() {
     const Tabled on(passes_, mesh_, choices_, all_->cost);
-    std::vector<Candidate> all{{on.least, choices_.rules(on.least)}};
-    if (!profile_.empty() || !can_be_planned(step_, mesh_, all.front().rules)) {
-      for (const std::vector<int>& chosen : uniform_layouts(step_, mesh_, choices_))
-        if (std::none_of(all.begin(), all.end(), [&](const Candidate& c) { return c.chosen == chosen; }))
-          all.push_back({chosen, choices_.rules(chosen), true});
-      for (Candidate& c : all) c.plan = plan_of(*priced_.of(c.rules), mesh_, on.tables.with_parts(c.rules), profile_, dtype_);
-      predict_nearest(all);
-    }
+    std::vector<Candidate> all = candidates(on);
     std::vector<ChosenLayout> out;
     const bool small = is_small(passes_, mesh_);  // then all are searched: parts of two cuts on tables can be twice too slow
     const double near = all.front().seconds * (1 + kNearBefore);
@@ -98,19 +94,36 @@ class LayoutChooser {
       const bool fitting = std::any_of(out.begin(), out.end(), [](const ChosenLayout& o) { return fits(o.parts.plan); });
       if (out.empty() || (out.size() < kMostLayouts && c.seconds <= near) || small || !fitting) out.push_back(searched(c));
     }
+    std::vector<PlansWith> with(static_cast<std::size_t>(mesh_.ranks()));
+    const auto count = [&](const ChosenLayout& one) {
+      for (std::size_t r = 0; r < one.parts.with.size(); r++) with[r].add(one.parts.with[r]);
+    };
+    for (const ChosenLayout& one : out) count(one);
     put_best_first(out);
     while (out.size() > kMostLayouts || (out.size() > 1 && !(seconds(out.back()) <= seconds(out.front()) * (1 + kNearLayouts))))
       out.pop_back();
     for (ChosenLayout& one : out)
-      if (one.parts.may_improve) search_parts(one, Near::plans);
+      if (one.parts.may_improve) {
+        search_parts(one, Near::plans);
+        count(one);
+      }
     put_best_first(out);
     for (ChosenLayout& one : out) {
-      one.layers = layers(on.costs, on.values, one);
+      if (!profile_.empty()) one.parts.with = with;
+      one.layers = layers(on, one);
       for (const ChosenLayout& other : out)
         if (&other != &one && !profile_.empty())
           one.others += fmt::format("{}{} ({})", one.others.empty() ? "" : ", ", other.text, seconds_text(seconds(other)));
     }
     return out;
+  }
+
+  std::optional<double> seconds_with_table_parts() {
+    const std::vector<Candidate> all = candidates({passes_, mesh_, choices_, all_->cost});
+    if (all.empty()) return std::nullopt;
+    const double least = all.front().seconds;
+    const bool alone = least >= least_alone() && fastest_alone(passes_, mesh_, profile_, dtype_, all_->cost);
+    return alone ? std::nullopt : std::optional(least);
   }
 
   double least_on_tables() const {
@@ -119,6 +132,31 @@ class LayoutChooser {
   }
 
  private:
+  // The fastest with the parts of the tables first.
+  std::vector<Candidate> candidates(const Tabled& on) {
+    std::vector<Candidate> all{{on.least, choices_.rules(on.least)}};
+    if (profile_.empty() && can_be_planned(step_, mesh_, all.front().rules)) return all;
+    for (const std::vector<int>& chosen : uniform_layouts(step_, mesh_, choices_))
+      if (std::none_of(all.begin(), all.end(), [&](const Candidate& c) { return c.chosen == chosen; }))
+        all.push_back({chosen, choices_.rules(chosen), true});
+    if (among_ == Among::beyond_one_axis) std::erase_if(all, [&](const Candidate& c) { return is_of_one_axis(c.chosen); });
+    for (Candidate& c : all) c.plan = plan_of(*priced_.of(c.rules), mesh_, on.tables.with_parts(c.rules), profile_, dtype_);
+    predict_nearest(all);
+    return all;
+  }
+  // Whether each layer is cut over all axes together, or not at all.
+  bool is_of_one_axis(const std::vector<int>& chosen) const {
+    const auto several = [](const Axis& a) { return a.size > 1; };
+    const auto axes = static_cast<std::size_t>(std::count_if(mesh_.axes().begin(), mesh_.axes().end(), several));
+    for (std::size_t b = 0; b < chosen.size(); b++)
+      for (const auto& [dim, over] : at(choices_.of(static_cast<int>(b)), chosen[b]).cuts)
+        if (over.size() != axes) return false;
+    return true;
+  }
+  double least_alone() const {
+    const std::vector<double> alone = seconds_alone(passes_, mesh_, all_->cost);
+    return *std::min_element(alone.begin(), alone.end());
+  }
   static void put_best_first(std::vector<ChosenLayout>& out) {
     std::stable_sort(out.begin(), out.end(), [](const ChosenLayout& a, const ChosenLayout& b) { return seconds(a) < seconds(b); });
     const auto simple = std::find_if(out.begin(), out.end(), [](const ChosenLayout& c) { return c.uniform; });
@@ -126,40 +164,43 @@ class LayoutChooser {
   }
   // The fastest first. What is cut can be given to one rank alone, however slow its exchanges between all are.
   void predict_nearest(std::vector<Candidate>& all) {
+    if (all.empty()) return;
     const auto sort = [&] {
       std::stable_sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; });
     };
     for (Candidate& c : all)
       if (c.plan) c.seconds = profile_.empty() ? 0 : Sketcher(*c.plan, mesh_, priced_.of(c.rules)->cost).of(c.plan->rules).seconds;
-    const std::vector<double> alone = seconds_alone(passes_, mesh_, all_->cost);
-    const double least = *std::min_element(alone.begin(), alone.end());
+    if (profile_.empty()) return sort();
     sort();
-    const double near = all.front().seconds * (1 + kSketchError);
+    const double least = least_alone(), near = all.front().seconds * (1 + kSketchError);
     for (Candidate& c : all) {
       if (!c.plan || c.seconds > near) continue;
       predict(*c.plan, profile_);
       c.seconds = c.plan->step_seconds.value_or(0);
     }
     for (Candidate& c : all)
-      if (c.plan && !profile_.empty() && !c.plan->rules.split.empty()) c.seconds = std::min(c.seconds, least);
+      if (c.plan && !c.plan->rules.split.empty()) c.seconds = std::min(c.seconds, least);
     sort();
   }
   static double seconds(const ChosenLayout& one) { return fits(one.parts.plan) ? one.parts.plan.step_seconds.value_or(0) : kNever; }
 
-  // Per bundle the change of it alone that costs least on the tables, in proportion to the plan's seconds.
-  std::vector<LayerChoice> layers(const std::vector<CostTable>& costs, const std::vector<int>& values,
-                                  const ChosenLayout& of) const {
-    const double now = sum_of_tables(costs, values, of.chosen);
+  // Per bundle the change of it alone that costs least on the tables, in proportion to the plan's seconds. What would be computed
+  // where it is computed now is no change.
+  std::vector<LayerChoice> layers(const Tabled& on, const ChosenLayout& of) const {
+    const double now = sum_of_tables(on.costs, on.values, of.chosen);
     std::vector<LayerChoice> out;
     for (std::size_t b = 0; b < of.chosen.size(); b++) {
       const auto bundle = static_cast<int>(b);
-      LayerChoice one{choices_.name_of(bundle), choices_.text_of(bundle, of.chosen[b], of.parts.cuts)};
+      LayerChoice one{choices_.name_of(bundle), choices_.text_of(bundle, of.chosen[b], of.parts.cuts, of.parts.plan)};
       if (one.layers.empty()) continue;
+      const int alone = choices_.rank_alone(bundle, of.parts.plan);
       double least = kNever;
-      for (int k = 0; k < values[b] && !profile_.empty() && now > 0; k++) {
+      for (int k = 0; k < on.values[b] && !profile_.empty() && now > 0; k++) {
+        if (on.tables.same_work(bundle, k, of.chosen[b])) continue;
+        if (alone >= 0 && on.tables.rank_alone(bundle, k) == alone) continue;
         std::vector<int> other = of.chosen;
         other[b] = k;
-        const double seconds = other == of.chosen ? kNever : sum_of_tables(costs, values, other);
+        const double seconds = sum_of_tables(on.costs, on.values, other);
         if (!(seconds < least)) continue;
         least = seconds;
         one.next_best = choices_.text_of(bundle, k);
@@ -183,6 +224,7 @@ class LayoutChooser {
   const Mesh& mesh_;
   const Profile& profile_;
   const DType dtype_;
+  const Among among_;
   PassesByRules priced_;
   const std::shared_ptr<const PricedPasses> all_;  // under the given rules
   const Passes& passes_;
@@ -192,13 +234,18 @@ class LayoutChooser {
 }  // namespace
 
 std::vector<ChosenLayout> choose_layouts(const Step& step, const Mesh& mesh, const LayoutRules& rules, const Profile& profile,
-                                         DType dtype) {
-  if (rules.open.any()) return LayoutChooser(step, mesh, rules, profile, dtype).run();
+                                         DType dtype, Among among) {
+  if (rules.open.any()) return LayoutChooser(step, mesh, rules, profile, dtype, among).run();
   std::vector<ChosenLayout> out(1);
   out.front() = {.rules = rules, .priced = PassesByRules(step, mesh, profile, dtype).of(rules)};
   const PricedPasses& priced = *out.front().priced;
   out.front().parts = choose_parts(priced.passes, mesh, rules, profile, dtype, priced.cost);
   return out;
+}
+
+std::optional<double> seconds_with_table_parts(const Step& step, const Mesh& mesh, const LayoutRules& rules, const Profile& profile,
+                                               DType dtype, Among among) {
+  return LayoutChooser(step, mesh, rules, profile, dtype, among).seconds_with_table_parts();
 }
 
 double least_on_tables(const Step& step, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype) {

@@ -4,6 +4,7 @@
 #include <motley/step.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,13 +24,20 @@ struct ChosenLayout {
   std::string others{};  // for people: the other layouts and their seconds
 };
 
+// Of which layouts. beyond_one_axis: those that cut some layer over a part of the axes alone; the others are the same on one axis.
+enum class Among : std::uint8_t { all, beyond_one_axis };
+
 // The least predicted of these, each with its best parts: the best layouts on tables (layout_tables.h) and the uniform ones
 // (LayoutChoices::uniform), which also win within half a per cent. Then the others that are predicted within 15 % of it, at most 2.
 // Without a profile: the best on tables alone.
 // Rules with nothing open: one, of these rules. Pure.
 std::vector<ChosenLayout> choose_layouts(const Step& step, const Mesh& mesh, const LayoutRules& rules, const Profile& profile,
-                                         DType dtype);
+                                         DType dtype, Among among = Among::all);
 
+// Predicted seconds of the fastest layout with the parts of the tables; nothing: there is none, or the fastest device alone is no
+// slower. Rules that leave layouts open. Pure.
+std::optional<double> seconds_with_table_parts(const Step& step, const Mesh& mesh, const LayoutRules& rules, const Profile& profile,
+                                               DType dtype, Among among);
 // Seconds of the best layout on tables, without a complete plan: they rank meshes, and are no prediction. Rules that leave layouts
 // open. Pure.
 double least_on_tables(const Step& step, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype);

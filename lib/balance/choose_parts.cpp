@@ -19,6 +19,7 @@
 #include "balance/part_bounds.h"
 #include "balance/part_trials.h"
 #include "base/at.h"
+#include "base/units.h"
 #include "mesh/parts.h"
 #include "plan/formats.h"
 #include "plan/parts_text.h"
@@ -45,11 +46,14 @@ std::string milliseconds(double seconds) {
   return fmt::format("{:.3f} ms", seconds * 1e3);
 }
 
+constexpr std::size_t kMostInText = 8;  // parts of a list
+
 std::string explain(const DimBalance& best) {
   std::string out = std::string(best.exact ? "exact" : "local search") + ", kernel time " + milliseconds(best.seconds);
   if (!best.next_best.empty()) {
-    out += fmt::format("; second best {}: {} (+{:.1f} %)", parts_text(best.next_best), milliseconds(best.next_best_seconds),
-                       100 * (best.next_best_seconds / std::max(best.seconds, 1e-30) - 1));
+    const std::string list = best.next_best.size() > kMostInText ? "" : " " + parts_text(best.next_best);
+    out += fmt::format("; second best{}: {} ({})", list, milliseconds(best.next_best_seconds),
+                       price_text(best.next_best_seconds / std::max(best.seconds, 1e-30)));
   }
   return out;
 }
@@ -92,6 +96,7 @@ class Chooser {
     out.rules = with_parts(rules_, mesh_, variables_, best.of.parts);
     out.plan = std::move(best.plan);
     out.may_improve = may_improve_;
+    out.with = std::move(with_);
     out.base = std::move(base_);
     list_near(out, best);
     list_cuts(out, best.of.why);
@@ -140,7 +145,9 @@ class Chooser {
           for (std::size_t g = 0; g < groups.size(); g++) tables[g].push_back(groups[g][part]);
           options.caps.push_back(caps_.empty() ? v.size : caps_[i][part]);
         }
-        const DimBalance found = balance_sum(tables, v.size, options);
+        DimBalance found = balance_sum(tables, v.size, options);
+        const auto of_all = [&] { return over(open_parts(mesh_, v, of), v.size, [&](const auto&) { return found.next_best; }); };
+        if (!found.next_best.empty()) found.next_best = of_all();
         why = explain(found);
         return found.parts;
       });
@@ -159,7 +166,7 @@ class Chooser {
       std::string& list = in ? with : without;
       list += (list.empty() ? "" : ", ") + mesh_.device(r).name;
     }
-    return inside == 1 ? with + " alone" : "without " + without;
+    return inside == 1 ? "all on " + with + ": no plan tried that shares it is faster" : "without " + without;
   }
 
   struct Listed {
@@ -189,10 +196,16 @@ class Chooser {
   const std::vector<Listed>& proposals_of(SetOfRanks& set) const {
     if (set.proposals) return *set.proposals;
     std::vector<Listed>& out = set.proposals.emplace();
-    const std::string name = set.ranks == all_ ? "" : name_of(set.ranks) + ": ";
+    const std::string name = set.ranks == all_ ? "" : name_of(set.ranks);
+    const bool alone = std::count(set.ranks.begin(), set.ranks.end(), true) == 1;
     auto add = [&](Proposal p) {
       for (std::size_t i = 0; i < variables_.size(); i++)
-        if (trials_.is_free(i)) p.why[i] = name + (p.why[i].empty() ? "the only cut" : p.why[i]);
+        if (!trials_.is_free(i))
+          continue;
+        else if (name.empty())
+          p.why[i] = p.why[i].empty() ? "the only cut" : p.why[i];
+        else
+          p.why[i] = p.why[i].empty() || alone ? name : name + ": " + p.why[i];
       out.push_back({bounds_.of(p.parts, mesh_, variables_), std::move(p)});
     };
     const int axes = mesh_.axes().size() > 1 ? static_cast<int>(mesh_.axes().size()) : 0;
@@ -221,6 +234,8 @@ class Chooser {
       if (!trials_.is_free(i))
         fixed_[i].lists = {by_speed(tables_of(best.plan, mesh_, cost_, variables_[i], {all_}), mesh_, variables_[i], {all_})};
     base_ = best.plan;
+    with_.resize(all_.size());
+    count_ranks(best);
     if (std::none_of(variables_.begin(), variables_.end(), [](const Variable& v) { return v.by == CutBy::profile; }))
       return trials_.improved(dealt_evenly(all_, -1, ""));
     if (fixed_ == best.of.parts) {
@@ -233,7 +248,7 @@ class Chooser {
     const auto first = std::min_element(alone_.begin(), alone_.end());
     RankSet alone(all_.size(), false);
     at(alone, first - alone_.begin()) = true;
-    const double fused = complete(dealt_evenly(alone, -1, name_of(alone) + ": the only cut"), best, true) / *first;
+    const double fused = complete(dealt_evenly(alone, -1, name_of(alone)), best, true) / *first;
     if (std::isfinite(fused)) bounds_ = PartBounds(*base_, mesh_, cost_, variables_, std::min(fused, 1.0));
     list_sets();
     consider(best);
@@ -284,6 +299,7 @@ class Chooser {
   Trial within_limits(Trial fastest) {
     finalists_.clear();
     tried_.clear();
+    with_.assign(all_.size(), {});
     trials_.tiles = false;
     const Assignment full = fastest.of.parts;
     Trial best = fit(tried(std::move(fastest.of)));
@@ -349,13 +365,14 @@ class Chooser {
   // Those of a set, which follow one another, have the picks of a plan of its first.
   void sort_by_sketches(std::vector<std::pair<const SetOfRanks*, const Listed*>>& list) const {
     std::map<const Listed*, double> seconds;
+    std::optional<PlanData> first;
     std::optional<Sketcher> sketches;
     const SetOfRanks* of = nullptr;
     for (const auto& [set, one] : list) {
       if (std::exchange(of, set) != set) sketches.reset();
       try {
         const LayoutRules resolved = with_parts(rules_, mesh_, variables_, one->of.parts);
-        if (!sketches) sketches.emplace(plan_with(passes_, mesh_, resolved, profile_, dtype_, &cost_), mesh_, cost_);
+        if (!sketches) sketches.emplace(first.emplace(plan_with(passes_, mesh_, resolved, profile_, dtype_, &cost_)), mesh_, cost_);
         seconds[one] = sketches->of(resolved).seconds;
       } catch (const LayoutError&) {
         seconds[one] = kNever;
@@ -445,10 +462,16 @@ class Chooser {
     if (finalists_.size() > kFinalists) finalists_.resize(kFinalists);
   }
 
+  void count_ranks(const Trial& made) {
+    for (std::size_t r = 0; r < with_.size(); r++)
+      if (made.plan.predicted[r].seconds > 0) with_[r].add({1, made.seconds});
+  }
+
   // With its picks; kept for the comparisons that follow. LayoutError: lists along an axis that do not tile.
   Trial tried(Proposal of) {
     Trial out = trials_.improved(std::move(of));
     tried_.insert_or_assign(out.of.parts, out.seconds);
+    count_ranks(out);
     if (out.lacking > 0 && out.lacking < kTilesSave) lacking_.push_back({*out.plan.step_seconds, out.of});
     return out;
   }
@@ -472,6 +495,7 @@ class Chooser {
   void overlapped(Trial& best) {
     const auto counted = [&](Trial one) {
       one = trials_.overlapped(std::move(one));
+      count_ranks(one);
       if (const auto known = tried_.find(one.of.parts); known != tried_.end()) known->second = one.seconds;
       return one;
     };
@@ -556,6 +580,7 @@ class Chooser {
   bool small_ = false, may_improve_ = false;
   PartTrials trials_;
   std::optional<PlanData> base_{};  // even parts
+  std::vector<PlansWith> with_{};   // per rank
   std::vector<double> alone_{};     // per rank: seconds of the whole step
   PartBounds bounds_{};
   std::vector<SetOfRanks> sets_{};

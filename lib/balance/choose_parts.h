@@ -1,16 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rules with parts "profile" or "proportional" -> rules with given parts.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "balance/dim_tables.h"
 #include "balance/variables.h"
 #include "plan/cost.h"
 #include "plan/plan_data.h"
 
 namespace motley {
+
+// The plans that were made in which a rank computes something.
+struct PlansWith {
+  int made = 0;
+  double seconds = kNever;  // the least predicted; none fits in the devices' memory: kNever
+  void add(const PlansWith& others) {
+    made += others.made;
+    seconds = std::min(seconds, others.seconds);
+  }
+};
 
 struct ChosenParts {
   LayoutRules rules{};             // every part given
@@ -19,6 +31,7 @@ struct ChosenParts {
   // Tried, predicted within 15 % of the chosen one's seconds, the fastest first, without the chosen one and what is nearly
   // equal to it or to one before (no part differs by more than a twentieth of its dim); at most 8.
   std::vector<Assignment> near{};
+  std::vector<PlansWith> with{};  // per rank; empty: nothing was searched
   std::vector<CutChoice> cuts{};
   std::vector<std::string> notes{};
   bool may_improve = false;  // Near::plans would have gone on

@@ -269,7 +269,16 @@ std::string LayoutChoices::text_of(int bundle, int choice) const {
   return dims.empty() ? "not cut" : fmt::format("by {}", fmt::join(dims, " and "));
 }
 
-std::string LayoutChoices::text_of(int bundle, int choice, const std::vector<CutChoice>& cuts) const {
+int LayoutChoices::rank_alone(int bundle, const PlanData& plan) const {
+  std::set<int> ranks;
+  for (std::size_t p = 0; p < plan.pass_plans.size(); p++)
+    if (plan.passes.passes[p].op != KernelOp::map && has(at(bundles_.list, bundle).layers, plan.passes.passes[p].layer))
+      for (std::size_t r = 0; r < plan.pass_plans[p].work.size(); r++)
+        if (plan.pass_plans[p].work[r].any) ranks.insert(static_cast<int>(r));
+  return ranks.size() == 1 ? *ranks.begin() : -1;
+}
+
+std::string LayoutChoices::text_of(int bundle, int choice, const std::vector<CutChoice>& cuts, const PlanData& plan) const {
   const LayoutChoice& its = at(at(choices_, bundle), choice);
   if (its.cuts.size() == 1 && mesh_.axes().size() == 1)
     for (const CutChoice& cut : cuts)
@@ -281,7 +290,8 @@ std::string LayoutChoices::text_of(int bundle, int choice, const std::vector<Cut
               "on {} alone",
               mesh_.device(static_cast<int>(std::find_if(parts.begin(), parts.end(), has_any) - parts.begin())).name);
       }
-  return text_of(bundle, choice);
+  const int alone = its.cuts.empty() && !its.given ? rank_alone(bundle, plan) : -1;
+  return text_of(bundle, choice) + (alone < 0 ? "" : ", on " + mesh_.device(alone).name);
 }
 
 std::vector<std::string> LayoutChoices::named_layers(int bundle) const {

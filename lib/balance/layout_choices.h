@@ -40,8 +40,10 @@ class LayoutChoices {
   // "conv2d_1 to conv2d_8 by batch; dense_9 by hidden": for people, at most 8 runs of layers.
   std::string text(const std::vector<int>& chosen) const;
   std::string text_of(int bundle, int choice) const;  // "by batch", "by its input's filters1", "not cut"
-  // The same, and "on fast alone" where these parts leave one rank.
-  std::string text_of(int bundle, int choice, const std::vector<CutChoice>& cuts) const;
+  // The same in a plan: "on fast alone" where its cuts leave one rank, "not cut, on fast".
+  std::string text_of(int bundle, int choice, const std::vector<CutChoice>& cuts, const PlanData& plan) const;
+  // The one rank that computes a bundle's contractions, pools and attention in a plan; -1: several do, or there are none.
+  int rank_alone(int bundle, const PlanData& plan) const;
   std::string name_of(int bundle) const;  // "conv2d_1 to max_pool2d_3"; empty: layers of the loss, which no one has named
 
  private:

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 #include "balance/balance_sum.h"
 #include "balance/candidate_sizes.h"
@@ -63,6 +64,24 @@ std::vector<int> LayoutTables::values() const {
 int LayoutTables::most_choices() const {
   const std::vector<int> all = values();
   return all.empty() ? 0 : *std::max_element(all.begin(), all.end());
+}
+
+bool LayoutTables::same_work(int bundle, int a, int b) const {
+  for (std::size_t p = 0; p < work_.size(); p++) {
+    if (at(choices_.bundles().of_pass, p) != bundle) continue;
+    const std::vector<Work>&x = at(work_[p], a).work, &y = at(work_[p], b).work;
+    const auto same = [](const Work& one, const Work& other) { return one.any == other.any && (!one.any || one.box == other.box); };
+    if (!std::equal(x.begin(), x.end(), y.begin(), y.end(), same)) return false;
+  }
+  return true;
+}
+
+int LayoutTables::rank_alone(int bundle, int choice) const {
+  std::set<int> ranks;
+  for (std::size_t p = 0; p < work_.size(); p++)
+    for (int r = 0; r < mesh_.ranks() && at(choices_.bundles().of_pass, p) == bundle; r++)
+      if (passes_.passes[p].op != KernelOp::map && at(at(work_[p], choice).work, r).any) ranks.insert(r);
+  return ranks.size() == 1 ? *ranks.begin() : -1;
 }
 
 LayoutRules LayoutTables::with_parts(LayoutRules rules) const {

@@ -21,6 +21,10 @@ class LayoutTables {
   std::vector<int> values() const;
   // Where a tensor is read by so many bundles that its table would be large, its messages are counted reader by reader.
   std::vector<CostTable> tables() const;
+  // Whether, with the parts of the tables, each rank computes the same of a bundle under both choices.
+  bool same_work(int bundle, int a, int b) const;
+  // The one rank that computes a bundle's contractions, pools and attention under this choice; -1: several do, or there are none.
+  int rank_alone(int bundle, int choice) const;
   // The rules of these choices with the parts that the tables assume.
   LayoutRules with_parts(LayoutRules rules) const;
 

@@ -58,7 +58,7 @@ void say_with(ChosenLayout& layout, const ChosenParts& parts, const LayoutChoice
   for (std::size_t b = 0; b < layout.chosen.size(); b++) {
     const auto bundle = static_cast<int>(b);
     if (choices.name_of(bundle).empty()) continue;
-    said->cut = choices.text_of(bundle, layout.chosen[b], parts.cuts);
+    said->cut = choices.text_of(bundle, layout.chosen[b], parts.cuts, parts.plan);
     if (said->next_best_seconds) *said->next_best_seconds *= ratio;
     ++said;
   }
@@ -114,6 +114,7 @@ ChosenLayout choose_by_steps(const Step& step, const Mesh& mesh, const LayoutRul
   }
   out.notes = std::move(layout.parts.notes);
   out.base = std::move(layout.parts.base);
+  out.with = std::move(layout.parts.with);
   layout.parts = std::move(out);
   return std::move(layout);
 }

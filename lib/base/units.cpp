@@ -28,6 +28,10 @@ std::string bytes_text(double bytes) {
   return fmt::format("{:.{}f} {}", bytes, unit == 0 ? 0 : 1, kUnits[unit]);
 }
 
+std::string price_text(double ratio) {
+  return std::abs(ratio - 1) < 0.0005 ? "equal to 0.1 %" : fmt::format("{:+.1f} %", 100 * (ratio - 1));
+}
+
 std::string loss_text(double loss) {
   return std::abs(loss) < 1e6 ? fmt::format("{:.4f}", loss) : fmt::format("{:.4e}", loss);
 }

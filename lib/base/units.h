@@ -9,5 +9,7 @@ namespace motley {
 std::string seconds_text(double seconds);
 std::string bytes_text(double bytes);
 std::string loss_text(double loss);
+// By how much a time exceeds another, of which it is `ratio` times: "+4.1 %"; "equal to 0.1 %" where that would be +0.0 %.
+std::string price_text(double ratio);
 
 }  // namespace motley

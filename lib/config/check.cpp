@@ -31,6 +31,19 @@ std::vector<std::string> notes(std::vector<std::string> texts) {
 
 std::vector<std::string> profile_lines(const Profile& profile) {
   std::vector<std::string> lines;
+  const std::size_t devices = profile.devices.size(), pairs = devices * (devices - std::min<std::size_t>(devices, 1));
+  if (profile.kernels().empty())
+    lines.emplace_back(
+        "note: it has no kernels: a job that may measure does so first, for another one seconds are unknown and parts even");
+  else
+    for (std::size_t d = 0; d < devices; d++)
+      if (std::none_of(profile.kernels().begin(), profile.kernels().end(),
+                       [&](const KernelPoint& p) { return p.device == static_cast<int>(d); }))
+        lines.push_back("note: it has no kernels of device " + std::to_string(d) + " (" + profile.devices[d].name +
+                        "): measure with motley profile JOB");
+  if (profile.links.size() < pairs)
+    lines.push_back("note: it has " + std::to_string(profile.links.size()) + " of " + std::to_string(pairs) +
+                    " links between its devices: for the others 5 us and 2e9 bytes per second are assumed");
   for (int d = 0; d < static_cast<int>(profile.devices.size()); d++)
     if (std::string line = error_line(profile, d); !line.empty()) lines.push_back(std::move(line));
   return lines;

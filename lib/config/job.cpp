@@ -273,8 +273,17 @@ class JobReader {
     return out;
   }
 
-  void check_layout(Reader& r, const std::optional<Passes>& passes, const Unbuilt& unbuilt, const JobParts& parts) {
+  void check_layout(Reader& r, const std::optional<Passes>& passes, const Unbuilt& unbuilt, JobParts& parts) {
     const Json& layout = *tree_.root().find("layout");
+    if (const DeviceOrder& order = parts.rules->arrangement; parts.mesh.open_axes && parts.mesh.whole && !order.axes.empty()) {
+      std::optional<Mesh> mesh = mesh_in_order(order, *parts.mesh.whole);
+      if (!mesh)
+        return complain_below(r, layout, "/arrangement",
+                              "this layout is for " + order_text(order) + "; expected the devices of the mesh, " +
+                                  order_text(order_of(*parts.mesh.whole)) +
+                                  ", each once; a layout for these: motley plan --layout");
+      parts.mesh = {mesh->axes(), mesh->devices(), std::move(mesh), false};
+    }
     if (parts.mesh.open_axes)
       if (const std::vector<RuleComplaint> wrong = complaints_of_open_axes(*parts.rules); !wrong.empty()) {
         for (const RuleComplaint& c : wrong) complain_below(r, layout, c.pointer, c.text);
@@ -490,6 +499,11 @@ Job finish(JobTree& tree, JobParts parts, Complaints& complaints, const std::str
                    "without a \"name\" a job is called as its file; " + too_long(stem) + "; give it a \"name\"");
   complaints.raise();
   check(parts.mesh.whole && parts.model && parts.rules && parts.data && parts.train, "a part that is not read is complained about");
+  if (!parts.rules->arrangement.axes.empty()) {  // the mesh has it
+    for (Json::Member& member : std::get<Json::Object>(tree.root().value))
+      if (member.key == "mesh") member.value = to_json(*parts.mesh.whole);
+    parts.rules->arrangement = {};
+  }
   if (parts.mesh.whole->ranks() == 1) parts.rules->open = {};  // there is nothing to choose
   if (parts.name.empty()) {
     parts.name = stem;

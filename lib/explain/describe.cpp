@@ -111,6 +111,28 @@ std::string modelled_words(const Mesh& mesh) {
   return std::all_of(mesh.devices().begin(), mesh.devices().end(), is) ? " (modelled)" : " (partly modelled)";
 }
 
+std::vector<std::string> idle_lines(const PlanData& data, const Mesh& mesh) {
+  constexpr std::size_t kWidest = 30;                                     // characters of names
+  std::vector<std::pair<std::string, std::vector<std::string>>> reasons;  // in the order of the ranks
+  for (const IdleDevice& one : data.idle) {
+    const auto same = std::find_if(reasons.begin(), reasons.end(), [&](const auto& r) { return r.first == one.why; });
+    auto& names = same == reasons.end() ? reasons.emplace_back(one.why, std::vector<std::string>()).second : same->second;
+    names.push_back(mesh.device(one.rank).name);
+  }
+  std::vector<std::string> out;
+  for (const auto& [why, names] : reasons) {
+    std::string line = first_characters(names.front(), kWidest);
+    std::size_t named = 1;
+    for (; named < names.size() && characters(line + ", " + names[named], 0, line.size() + 2 + names[named].size()) <= kWidest;
+         named++)
+      line += ", " + names[named];
+    if (named < names.size()) line += fmt::format(" and {} more", names.size() - named);
+    line.insert(0, "no work for ");
+    out.push_back(line + ": " + why);
+  }
+  return out;
+}
+
 std::string percent_text(double share) {
   return share > 0 && share < 0.005 ? "< 1 %" : fmt::format("{:.0f} %", 100 * share);
 }

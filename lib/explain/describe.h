@@ -31,6 +31,8 @@ std::vector<Shard> resting_boxes(const PlanData& data, const Mesh& mesh, int ten
 // After predicted seconds of a mesh with modelled devices: " (modelled)"; " (partly modelled)" beside other devices; else empty.
 std::string modelled_words(const Mesh& mesh);
 
+// "no work for a100[3], cpu: the best plan tried with it takes 16.2 ms, 1.04x": a line for each reason. Empty: all devices work.
+std::vector<std::string> idle_lines(const PlanData& data, const Mesh& mesh);
 // "12 %", "< 1 %", "0 %".
 std::string percent_text(double share);
 // The text followed by spaces, at least one.

@@ -257,6 +257,7 @@ std::string whole_text(const Plan& plan, const Profile& profile, bool full) {
     out += "  " + rank_words(plan.mesh(), r) + "  receives " + bytes_text(static_cast<double>(p.bytes)) + " per step" +
            (d.step_seconds ? ", computes " + seconds_text(p.seconds) : "") + "\n";
   }
+  for (const std::string& line : idle_lines(d, plan.mesh())) out += wrapped(line, 2) + "\n";
   const std::string order = full ? "" : ", the rarest first";
   out += "passes: how divided" + order + " (demand-driven: a rank computes what its own passes read)\n";
   out += full ? pass_table(plan, -1) : passes_by_division(plan);

@@ -152,8 +152,10 @@ std::string layout_rows(const PlanData& d, bool full) {
     const LayerChoice& least = *row.least;
     out += "  " + padded(row.first == row.last ? row.first : row.first + " to " + row.last, 40) + padded(least.cut, 28);
     if (least.next_best_seconds)
-      out += fmt::format("{} {}, +{:.1f} %", ends(least.layers).first, least.next_best,
-                         100 * (*least.next_best_seconds / std::max(d.step_seconds.value_or(0), 1e-30) - 1));
+      out += fmt::format("{} {}, {}", ends(least.layers).first, least.next_best,
+                         *least.next_best_seconds <= d.step_seconds.value_or(0)
+                             ? "no slower by tables"
+                             : price_text(*least.next_best_seconds / std::max(d.step_seconds.value_or(0), 1e-30)));
     out += "\n";
   }
   return shown == rows.size() ? out : out + fmt::format("  and {} more; --full lists them\n", rows.size() - shown);
@@ -232,13 +234,16 @@ std::string Plan::table(const Profile& profile, PlanDetail detail) const {
   const bool full = detail == PlanDetail::full;
   std::string out = layout_rows(d, full) + "cuts\n";
   if (d.cuts.empty()) out += "  none: no dim has a rule\n";
+  std::size_t widest = 14;
+  for (const CutChoice& c : d.cuts) widest = std::max(widest, characters(c.dim, 0, c.dim.size()));
   for (const CutChoice& c : d.cuts) {
     std::string parts = lists_text(c.parts);
     if (!full && parts.size() > kWidestParts) parts = summary_of_parts(c.parts);
-    out += "  " + padded(c.dim, 14) + " over " + padded(c.axis, 8) + " " +
+    out += "  " + padded(c.dim, widest) + " over " + padded(c.axis, 8) + " " +
            padded(parts + (c.per.empty() ? "" : " along " + c.per), 20) + (c.why.empty() ? "" : "  " + c.why) + "\n";
   }
   out += rank_rows(d, mesh_, full);
+  for (const std::string& line : idle_lines(d, mesh_)) out += line + "\n";
   out += d.step_seconds ? modelled_words(mesh_).empty() ? "memory: with the workspaces of kernels that were measured\n"
                                                         : "memory: without the workspaces of modelled devices' kernels\n"
                         : "memory: tensors only; kernel workspaces are extra and known only from a profile\n";

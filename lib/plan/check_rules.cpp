@@ -53,6 +53,11 @@ class RuleChecker {
   }
 
   std::vector<RuleComplaint> run() {
+    if (const Mesh* mesh = subject_.mesh;
+        mesh != nullptr && !rules_.arrangement.axes.empty() && order_of(*mesh) != rules_.arrangement)
+      complain("/arrangement",
+               "this layout is for " + order_text(rules_.arrangement) + "; the mesh is " + order_text(order_of(*mesh)) +
+                   "; expected a mesh with these axes and devices, or one of these devices with \"axes\": \"auto\"");
     check_split();
     check_tensors();
     check_places();
@@ -332,6 +337,40 @@ LayoutRules rules_within(const Passes& passes, LayoutRules rules) {
   std::erase_if(rules.open.dims, [&](const std::string& dim) { return !sizes.contains(dim); });
   std::erase_if(rules.open.layers, [&](const std::string& layer) { return !known(layer); });
   return rules;
+}
+
+DeviceOrder order_of(const Mesh& mesh) {
+  DeviceOrder out;
+  for (const Axis& a : mesh.axes()) out.axes.push_back({a.name, a.size});
+  for (const Device& d : mesh.devices()) out.devices.push_back(d.name);
+  return out;
+}
+
+std::optional<Mesh> mesh_in_order(const DeviceOrder& order, const Mesh& devices) {
+  std::vector<Axis> axes;
+  Index ranks = 1;
+  for (const NamedSize& a : order.axes) {
+    if (a.size < 1 || a.size > devices.ranks() / ranks) return std::nullopt;
+    axes.push_back({a.name, static_cast<int>(a.size)});
+    ranks *= a.size;
+  }
+  const auto& all = devices.devices();
+  if (ranks != devices.ranks() || order.devices.size() != all.size()) return std::nullopt;
+  std::vector<Device> ordered;
+  for (const std::string& wanted : order.devices) {
+    const auto found = std::find_if(all.begin(), all.end(), [&](const Device& d) { return d.name == wanted; });
+    if (found == all.end()) return std::nullopt;
+    ordered.push_back(*found);
+  }
+  return Mesh(std::move(axes), std::move(ordered), devices.links());
+}
+
+std::string order_text(const DeviceOrder& order) {
+  constexpr std::size_t kMostNamed = 8;
+  std::string out;
+  for (const NamedSize& a : order.axes) out += (out.empty() ? "" : " x ") + a.name + " " + std::to_string(a.size);
+  for (std::size_t k = 0; k < std::min(order.devices.size(), kMostNamed); k++) out += (k == 0 ? " of " : ", ") + order.devices[k];
+  return out + (order.devices.size() > kMostNamed ? ", ..." : "");
 }
 
 void require_rules(const Passes& passes, const Mesh& mesh, const LayoutRules& rules) {

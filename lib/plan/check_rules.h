@@ -43,6 +43,13 @@ std::optional<RuleComplaint> check_layouts(const Passes& passes, const Mesh& mes
 // written for.
 LayoutRules rules_within(const Passes& passes, LayoutRules rules);
 
+// The axes of a mesh, and its devices in their order.
+DeviceOrder order_of(const Mesh& mesh);
+// These devices along such axes and in this order; nothing: it has other devices, or its axes do not fit them.
+std::optional<Mesh> mesh_in_order(const DeviceOrder& order, const Mesh& devices);
+// "outer 2 x inner 2 of a, b, c, d"
+std::string order_text(const DeviceOrder& order);
+
 // UserError with the first complaint, for rules that were written in C++.
 void require_rules(const Passes& passes, const Mesh& mesh, const LayoutRules& rules);
 

@@ -141,6 +141,16 @@ Json layout_json(const PlanData& d) {
   return out;
 }
 
+Json idle_json(const PlanData& d, const Mesh& mesh) {
+  Json out{Json::Array{}};
+  for (const IdleDevice& i : d.idle) {
+    Json one;
+    one.set("rank", i.rank).set("device", mesh.device(i.rank).name).set("why", i.why);
+    out.push(std::move(one.set("step_seconds_with_it", json_or_null(i.with_it))));
+  }
+  return out;
+}
+
 Json predicted_json(const PlanData& d) {
   Json out{Json::Object{}}, ranks{Json::Array{}};
   for (const PredictedRank& r : d.predicted) {
@@ -235,6 +245,7 @@ Json kept_json(const Plan& plan) {
       .set("decisions", decisions_json(data, plan.step(), plan.mesh()));
   if (!data.layout.empty()) out.set("layout", layout_json(data));
   if (!data.axes.chosen.empty()) out.set("axes", to_json(data.axes));
+  if (!data.idle.empty()) out.set("idle", idle_json(data, plan.mesh()));
   return out;
 }
 

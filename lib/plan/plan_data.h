@@ -87,6 +87,13 @@ struct AxesChoice {
   int complete_plans = 0, dropped = 0;                   // arrangements that were planned completely, and that were not
 };
 
+// For people and JSON: a device that computes nothing in this plan.
+struct IdleDevice {
+  int rank = 0;
+  std::string why{};                // "the best plan tried with it takes 16.2 ms, 1.04x"
+  std::optional<double> with_it{};  // seconds of that plan's step; nothing: there is none, or seconds are unknown
+};
+
 struct PredictedRank {
   double seconds = 0;            // busy
   double estimated_seconds = 0;  // of these, those of kernels whose times are guesses (Estimate::is_guess)
@@ -119,6 +126,7 @@ struct PlanData {
   std::vector<CutChoice> cuts{};
   std::vector<LayerChoice> layout{};  // in the order of the layers
   AxesChoice axes{};
+  std::vector<IdleDevice> idle{};
   std::vector<std::string> notes{};                              // what was assumed, what was gathered
   std::optional<double> step_seconds{}, step_q25{}, step_q75{};  // quartiles: of the machine's speed while its profile was measured
   std::vector<PredictedRank> predicted{};

@@ -34,10 +34,18 @@ struct Fields<OpenLayouts> {
                                    field("layers", &OpenLayouts::layers)};
 };
 template <>
+struct Fields<NamedSize> {
+  static constexpr std::tuple list{field("name", &NamedSize::name), field("size", &NamedSize::size)};
+};
+template <>
+struct Fields<DeviceOrder> {
+  static constexpr std::tuple list{field("axes", &DeviceOrder::axes), field("devices", &DeviceOrder::devices)};
+};
+template <>
 struct Fields<LayoutRules> {
-  static constexpr std::tuple list{field("split", &LayoutRules::split), field("tensors", &LayoutRules::tensors),
+  static constexpr std::tuple list{field("split", &LayoutRules::split),   field("tensors", &LayoutRules::tensors),
                                    field("places", &LayoutRules::places), field("homes", &LayoutRules::homes),
-                                   field("open", &LayoutRules::open)};
+                                   field("open", &LayoutRules::open),     field("arrangement", &LayoutRules::arrangement)};
 };
 template <>
 struct Fields<BalanceOptions> {
@@ -90,6 +98,11 @@ struct Fields<AxesChoice> {
                                    field("dropped", &AxesChoice::dropped)};
 };
 template <>
+struct Fields<IdleDevice> {
+  static constexpr std::tuple list{field("rank", &IdleDevice::rank), field("why", &IdleDevice::why),
+                                   field("with_it", &IdleDevice::with_it)};
+};
+template <>
 struct Fields<PredictedRank> {
   static constexpr std::tuple list{field("seconds", &PredictedRank::seconds),
                                    field("estimated_seconds", &PredictedRank::estimated_seconds),
@@ -123,6 +136,7 @@ struct Fields<PlanData> {
                                    field("cuts", &P::cuts),
                                    field("layout", &P::layout),
                                    field("axes", &P::axes),
+                                   field("idle", &P::idle),
                                    field("notes", &P::notes),
                                    field("step_seconds", &P::step_seconds),
                                    field("step_q25", &P::step_q25),

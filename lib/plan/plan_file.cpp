@@ -71,6 +71,7 @@ struct PlanFile {
   std::vector<CutChoice> cuts{};
   std::vector<LayerChoice> layout{};
   AxesChoice axes{};
+  std::vector<IdleDevice> idle{};
   std::vector<std::string> notes{};
   std::optional<double> step_seconds{}, step_q25{}, step_q75{};
   std::vector<PredictedRank> ranks{};
@@ -214,6 +215,19 @@ const Table<AxesChoice>& axes_fields() {
   return table;
 }
 
+const Table<IdleDevice>& idle_fields() {
+  static const Table<IdleDevice> table{
+      {"rank", "of the device", "integer", true,
+       [](Reader& r, const Json& j, IdleDevice& out) {
+         if (std::int64_t rank = 0; r.integer(j, rank, 0, INT32_MAX)) out.rank = static_cast<int>(rank);
+       }},
+      unread<IdleDevice>("device", "its name"),
+      text_field("why", "it computes nothing", &IdleDevice::why),
+      number_or_null("step_seconds_with_it", "of the best plan tried in which it computes something", &IdleDevice::with_it, 0,
+                     kMostSeconds)};
+  return table;
+}
+
 const Table<CutChoice>& cut_fields() {
   static const Table<CutChoice> table{
       text_field("dim", "that is cut", &CutChoice::dim),
@@ -267,6 +281,7 @@ const Table<PlanFile>& plan_fields() {
       list_field("layout", "what was chosen for layers, informative", &PlanFile::layout, layout_fields(), false),
       {"axes", "what \"axes\": \"auto\" chose, informative", "object", false,
        [](Reader& r, const Json& j, PlanFile& out) { r.object(j, axes_fields(), out.axes); }},
+      list_field("idle", "devices that compute nothing, and why, informative", &PlanFile::idle, idle_fields(), false),
       {"predicted", "seconds, bytes, memory", "object", true,
        [](Reader& r, const Json& j, PlanFile& out) { r.object(j, predicted, out); }},
       {"baselines", "other parts", "object", true,
@@ -475,22 +490,9 @@ void require_same(const std::string& name, const Decisions& d, const Step& step,
 
 std::optional<Mesh> mesh_of_text(const std::string& name, const std::string& text, const Mesh& devices) {
   const Decisions decisions = read_plan(name, text).decisions;
-  std::vector<Axis> axes;
-  std::int64_t ranks = 1;
-  for (const AxisFile& a : decisions.axes) {
-    if (a.size < 1 || a.size > devices.ranks() / ranks) return std::nullopt;
-    axes.push_back({a.name, static_cast<int>(a.size)});
-    ranks *= a.size;
-  }
-  if (ranks != devices.ranks() || decisions.devices.size() != devices.devices().size()) return std::nullopt;
-  std::vector<Device> ordered;
-  for (const std::string& wanted : decisions.devices) {
-    const auto& all = devices.devices();
-    const auto found = std::find_if(all.begin(), all.end(), [&](const Device& d) { return d.name == wanted; });
-    if (found == all.end()) return std::nullopt;
-    ordered.push_back(*found);
-  }
-  return Mesh(std::move(axes), std::move(ordered), devices.links());
+  DeviceOrder order{{}, decisions.devices};
+  for (const AxisFile& a : decisions.axes) order.axes.push_back({a.name, a.size});
+  return mesh_in_order(order, devices);
 }
 
 Plan plan_of_text(const std::string& name, const std::string& text, const Step& step, const Mesh& mesh) {
@@ -517,6 +519,8 @@ Plan plan_of_text(const std::string& name, const std::string& text, const Step& 
   data.cuts = std::move(from.cuts);
   data.layout = std::move(from.layout);
   data.axes = std::move(from.axes);
+  for (IdleDevice& one : from.idle)
+    if (one.rank < mesh.ranks()) data.idle.push_back(std::move(one));
   data.notes = std::move(from.notes);
   data.step_seconds = from.step_seconds;
   data.step_q25 = from.step_q25 ? from.step_q25 : from.step_seconds;

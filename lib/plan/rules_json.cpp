@@ -213,14 +213,38 @@ Json rule_schema() {
   return schema_of_map(std::move(rule));
 }
 
+const Table<NamedSize>& named_size_table() {
+  static const Table<NamedSize> table{
+      {"name", "of the axis", "name", true, [](Reader& r, const Json& j, NamedSize& out) { r.name(j, out.name); }},
+      {"size", "ranks along it", "integer", true,
+       [](Reader& r, const Json& j, NamedSize& out) { r.integer(j, out.size, 1, INT32_MAX); }}};
+  return table;
+}
+
+const Table<DeviceOrder>& arrangement_table() {
+  static const Table<DeviceOrder> table{list_field("axes", "as a mesh's", &DeviceOrder::axes, named_size_table()),
+                                        {"devices", "their names, row-major in the axes", "list", true,
+                                         [](Reader& r, const Json& j, DeviceOrder& out) {
+                                           r.list(j,
+                                                  [&](const Json& one, std::size_t) { r.text(one, out.devices.emplace_back()); });
+                                         },
+                                         schema_of_list(schema_of_type("text"))}};
+  return table;
+}
+
 Table<LayoutRules> rules_table(VersionKey version) {
-  return {version_field<LayoutRules>(version),
-          {"split", "dim -> axis and how to cut it, or \"auto\"; \"auto\" alone: the planner chooses every layout",
-           "text or object", false, read_split, schema_of_any({schema_of_words({kAuto}), rule_schema()})},
-          {"tensors", "overrides of single tensors; layer -> \"auto\": the planner chooses its layout", "object", false,
-           read_tensors, schema_of_map(schema_of_any({schema_of_words({kAuto}), rule_schema()}))},
-          {"place", "layer -> the devices that compute it", "object", false, read_place,
-           schema_of_map(schema_of_any({schema_of_type("text"), schema_of_list(schema_of_type("text"))}))}};
+  return {
+      version_field<LayoutRules>(version),
+      {"split", "dim -> axis and how to cut it, or \"auto\"; \"auto\" alone: the planner chooses every layout", "text or object",
+       false, read_split, schema_of_any({schema_of_words({kAuto}), rule_schema()})},
+      {"tensors", "overrides of single tensors; layer -> \"auto\": the planner chooses its layout", "object", false, read_tensors,
+       schema_of_map(schema_of_any({schema_of_words({kAuto}), rule_schema()}))},
+      {"place", "layer -> the devices that compute it", "object", false, read_place,
+       schema_of_map(schema_of_any({schema_of_type("text"), schema_of_list(schema_of_type("text"))}))},
+      {"arrangement",
+       "the axes and devices that this layout was chosen with: `plan --layout` writes them where the mesh's `axes` are `auto`",
+       "object", false, [](Reader& r, const Json& j, LayoutRules& rules) { r.object(j, arrangement_table(), rules.arrangement); },
+       object_schema(arrangement_table())}};
 }
 
 Json names_json(const std::vector<std::string>& names) {
@@ -266,6 +290,13 @@ Json to_json(const LayoutRules& rules) {
   if (rules.open.everything) split = kAuto;
   for (const auto& [layer, devices] : rules.places) places.set(layer, names_json(devices));
   out.set("version", 1).set("split", std::move(split)).set("tensors", std::move(tensors)).set("place", std::move(places));
+  if (const DeviceOrder& order = rules.arrangement; !order.axes.empty()) {
+    Json axes{Json::Array{}};
+    for (const NamedSize& a : order.axes) axes.push(std::move(Json().set("name", a.name).set("size", a.size)));
+    Json arrangement;
+    arrangement.set("axes", std::move(axes)).set("devices", Json::Array(order.devices.begin(), order.devices.end()));
+    out.set("arrangement", std::move(arrangement));
+  }
   return out;
 }
 

@@ -31,8 +31,8 @@ struct Clocks {
 
 }  // namespace
 
-Sketcher::Sketcher(PlanData like, const Mesh& mesh, const Cost& cost)
-    : like_(std::move(like)), mesh_(mesh), sweeper_(like_.passes, mesh, layouts_like(like_, mesh, like_.rules), cost) {}
+Sketcher::Sketcher(const PlanData& like, const Mesh& mesh, const Cost& cost)
+    : like_(like), mesh_(mesh), sweeper_(like.passes, mesh, layouts_like(like, mesh, like.rules), cost) {}
 
 Sketch Sketcher::of(const LayoutRules& resolved) {
   sweeper_.lay_out(layouts_like(like_, mesh_, resolved));

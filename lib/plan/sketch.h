@@ -11,14 +11,15 @@ namespace motley {
 class Sketcher {
  public:
   // Keeps references. cost: of this mesh and the plan's passes.
-  Sketcher(PlanData like, const Mesh& mesh, const Cost& cost);
+  Sketcher(const PlanData& like, const Mesh& mesh, const Cost& cost);
+  Sketcher(PlanData&& like, const Mesh& mesh, const Cost& cost) = delete;
   Sketcher(const Sketcher&) = delete;
   Sketcher& operator=(const Sketcher&) = delete;
   // With the plan's picks, in the sizes of these rules. LayoutError: lists that do not tile.
   Sketch of(const LayoutRules& resolved);
 
  private:
-  const PlanData like_;
+  const PlanData& like_;
   const Mesh& mesh_;
   Sweeper sweeper_;
 };

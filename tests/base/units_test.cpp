@@ -8,6 +8,8 @@ using namespace motley;
 
 TEST_CASE("seconds, from microseconds to more hours than there are") {
   CHECK(seconds_text(12e-6) == "12 us");
+  CHECK((price_text(1.041) == "+4.1 %" && price_text(0.9) == "-10.0 %"));
+  CHECK((price_text(1) == "equal to 0.1 %" && price_text(1.0004) == "equal to 0.1 %" && price_text(1.0006) == "+0.1 %"));
   CHECK(seconds_text(0.0123) == "12.3 ms");
   CHECK(seconds_text(4.2) == "4.2 s");
   CHECK(seconds_text(119.7) == "2 min 0 s");

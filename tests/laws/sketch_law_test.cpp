@@ -107,7 +107,8 @@ TEST_CASE("sketch law: the least sketches belong to the fastest plans", "[law]")
         by_batch ? with_sizes({{"batch", {8, 8, 8}}}) : with_sizes({{"f0", {32, 32, 32}}, {"f1", {43, 43, 42}}});
     const Passes passes = passes_for(step, even);
     const Cost cost = cost_for(passes, mesh, profile, DType::f32);
-    Sketcher sketches(plan_with(passes, mesh, even, profile, DType::f32, &cost), mesh, cost);
+    const PlanData like = plan_with(passes, mesh, even, profile, DType::f32, &cost);
+    Sketcher sketches(like, mesh, cost);
     std::vector<std::pair<double, double>> seconds;  // of the sketch, of the plan
     for (const LayoutRules& rules : all)
       seconds.emplace_back(sketches.of(rules).seconds,

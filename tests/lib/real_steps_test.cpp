@@ -91,7 +91,7 @@ TEST_CASE("real steps: what is said of an automatic layout is that of the plan w
     CHECK(!plan.data().layout.empty());
     for (const LayerChoice& one : plan.data().layout) {
       if (one.next_best_seconds) CHECK(*one.next_best_seconds >= *plan.data().step_seconds * (1 - 1e-12));
-      if (fastest.name.ends_with(" alone") && one.cut != "not cut") CHECK(one.cut == "on " + fastest.name);
+      if (fastest.name.ends_with(" alone") && !one.cut.starts_with("not cut")) CHECK(one.cut == "on " + fastest.name);
     }
   }
 }
