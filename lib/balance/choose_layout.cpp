@@ -5,6 +5,7 @@
 #include <motley/error.h>
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -24,17 +25,22 @@ namespace motley {
 namespace {
 
 constexpr double kNearLayouts = 0.15;    // share of the best one's seconds by which others may be slower
+constexpr double kNearListed = 0.3;      // the same before parts near those of the list, and other choices, are compared
 constexpr double kNearBefore = 0.5;      // the same before their parts are searched, which may leave slow devices and links out
 constexpr std::size_t kMostLayouts = 3;  // layouts whose parts are searched
 constexpr double kSketchError = 0.4;     // share of the least sketch's seconds by which others that are predicted may be slower
 constexpr double kWorth = 0.005;         // share of the seconds that layers with unlike layouts have to gain
+constexpr double kWorthChange = 0.001;   // share of the seconds that a round of changes has to gain
+constexpr int kChangeRounds = 3;         // of changes of the fastest layout; of a step that is not small one
 
 struct Candidate {
   std::vector<int> chosen{};
   LayoutRules rules{};
   bool uniform = false;
+  Weights weights = Weights::as_chosen;
   std::optional<PlanData> plan{};  // with the parts of the tables; nothing: it cannot be planned
   double seconds = kNever;         // of its sketch, or predicted where that is not much slower than the best
+  bool changed = false;            // from another one, with that one's parts
 };
 
 std::optional<PlanData> plan_of(const PricedPasses& priced, const Mesh& mesh, const LayoutRules& resolved, const Profile& profile,
@@ -70,6 +76,31 @@ struct Tabled {
   const std::vector<int> values = tables.values(), least = least_sum(values, costs).values;  // least: the chosen ones
 };
 
+// The parts of the first rule with these axes and this dim; of some tensor's rules, if it has one, else of any.
+const Parts* parts_of(const LayoutRules& rules, const std::string& tensor, const Rule& like) {
+  const auto found = [&](const std::vector<Rule>& list) -> const Parts* {
+    const auto rule =
+        std::find_if(list.begin(), list.end(), [&](const Rule& r) { return r.dim == like.dim && r.axes == like.axes; });
+    return rule == list.end() ? nullptr : &rule->parts;
+  };
+  const auto own = rules.tensors.find(tensor);
+  const Parts* out = own == rules.tensors.end() ? nullptr : found(own->second);
+  if (out == nullptr) out = found(rules.split);
+  for (auto other = rules.tensors.begin(); out == nullptr && other != rules.tensors.end(); ++other) out = found(other->second);
+  return out;
+}
+
+// `rules` with the parts that `from` has for them.
+LayoutRules with_parts_of(const LayoutRules& from, LayoutRules rules) {
+  const auto resolve = [&](const std::string& tensor, std::vector<Rule>& list) {
+    for (Rule& rule : list)
+      if (const Parts* parts = is_chosen(rule) ? parts_of(from, tensor, rule) : nullptr; parts != nullptr) rule.parts = *parts;
+  };
+  resolve("", rules.split);
+  for (auto& [name, list] : rules.tensors) resolve(name, list);
+  return rules;
+}
+
 class LayoutChooser {
  public:
   LayoutChooser(const Step& step, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype,
@@ -82,34 +113,26 @@ class LayoutChooser {
         priced_(step, mesh, profile, dtype),
         all_(priced_.of(rules)),
         passes_(all_->passes),
-        choices_(passes_, mesh, rules) {}
+        choices_(passes_, mesh, rules),
+        small_(is_small(passes_, mesh)),
+        with_(static_cast<std::size_t>(mesh.ranks())) {}
 
   std::vector<ChosenLayout> run() {
     const Tabled on(passes_, mesh_, choices_, all_->cost);
     std::vector<Candidate> all = candidates(on);
     std::vector<ChosenLayout> out;
-    const bool small = is_small(passes_, mesh_);  // then all are searched: parts of two cuts on tables can be twice too slow
     const double near = all.front().seconds * (1 + kNearBefore);
-    for (const Candidate& c : all) {  // the nearest; then others until one fits in the devices' memory
+    const std::vector<int> by_batch = choices_.uniform().front();
+    for (const Candidate& c : all) {  // the nearest and what a user would guess; then others until one fits in the devices' memory
       const bool fitting = std::any_of(out.begin(), out.end(), [](const ChosenLayout& o) { return fits(o.parts.plan); });
-      if (out.empty() || (out.size() < kMostLayouts && c.seconds <= near) || small || !fitting) out.push_back(searched(c));
+      if (out.empty() || (out.size() < kMostLayouts && c.seconds <= near) || small_ || !fitting || (c.chosen == by_batch && c.plan))
+        out.push_back(searched(c, Near::sketches));
     }
-    std::vector<PlansWith> with(static_cast<std::size_t>(mesh_.ranks()));
-    const auto count = [&](const ChosenLayout& one) {
-      for (std::size_t r = 0; r < one.parts.with.size(); r++) with[r].add(one.parts.with[r]);
-    };
-    for (const ChosenLayout& one : out) count(one);
-    put_best_first(out);
-    while (out.size() > kMostLayouts || (out.size() > 1 && !(seconds(out.back()) <= seconds(out.front()) * (1 + kNearLayouts))))
-      out.pop_back();
-    for (ChosenLayout& one : out)
-      if (one.parts.may_improve) {
-        search_parts(one, Near::plans);
-        count(one);
-      }
-    put_best_first(out);
+    keep_best(out, kNearListed);
+    if (!profile_.empty()) improve(on, out);
+    keep_best(out, kNearLayouts);
     for (ChosenLayout& one : out) {
-      if (!profile_.empty()) one.parts.with = with;
+      if (!profile_.empty()) one.parts.with = with_;
       one.layers = layers(on, one);
       for (const ChosenLayout& other : out)
         if (&other != &one && !profile_.empty())
@@ -140,7 +163,16 @@ class LayoutChooser {
       if (std::none_of(all.begin(), all.end(), [&](const Candidate& c) { return c.chosen == chosen; }))
         all.push_back({chosen, choices_.rules(chosen), true});
     if (among_ == Among::beyond_one_axis) std::erase_if(all, [&](const Candidate& c) { return is_of_one_axis(c.chosen); });
-    for (Candidate& c : all) c.plan = plan_of(*priced_.of(c.rules), mesh_, on.tables.with_parts(c.rules), profile_, dtype_);
+    const auto plan = [&](Candidate& c) {
+      c.plan = plan_of(*priced_.of(c.rules), mesh_, on.tables.with_parts(c.rules), profile_, dtype_);
+    };
+    for (Candidate& c : all) plan(c);
+    predict_nearest(all);
+    for (std::size_t k = 0, strict = small_ ? all.size() : std::min<std::size_t>(all.size(), 1); k < strict; k++)
+      if (LayoutRules free = choices_.rules(all[k].chosen, Weights::as_is_cheaper); free != all[k].rules) {
+        all.push_back({all[k].chosen, std::move(free), all[k].uniform, Weights::as_is_cheaper});
+        plan(all.back());
+      }
     predict_nearest(all);
     return all;
   }
@@ -162,6 +194,74 @@ class LayoutChooser {
     const auto simple = std::find_if(out.begin(), out.end(), [](const ChosenLayout& c) { return c.uniform; });
     if (simple != out.end() && seconds(*simple) * (1 - kWorth) < seconds(out.front())) std::rotate(out.begin(), simple, simple + 1);
   }
+  static void keep_best(std::vector<ChosenLayout>& out, double near) {
+    put_best_first(out);
+    while (out.size() > kMostLayouts || (out.size() > 1 && !(seconds(out.back()) <= seconds(out.front()) * (1 + near))))
+      out.pop_back();
+  }
+
+  // Changes of one bundle, and parts, in turn.
+  void improve(const Tabled& on, std::vector<ChosenLayout>& out) {
+    for (std::size_t k = 0, listed = small_ ? out.size() : 0; k < listed; k++) add_changed(on, out[k], Near::sketches, out);
+    keep_best(out, kNearLayouts);
+    for (ChosenLayout& one : out)
+      if (one.parts.may_improve) search_parts(one, Near::plans, LayoutRules(one.parts.rules));
+    for (int round = 0; round < (small_ ? kChangeRounds : 1); round++) {
+      put_best_first(out);
+      if (!add_changed(on, out.front(), Near::plans, out)) break;
+    }
+  }
+
+  // False: no change makes the step faster, or they lead to a layout that is already there and is as fast.
+  bool add_changed(const Tabled& on, const ChosenLayout& from, Near near, std::vector<ChosenLayout>& out) {
+    const std::optional<Candidate> found = changed(on, from);
+    if (!found) return false;
+    const auto there = std::find_if(out.begin(), out.end(), [&](const ChosenLayout& one) { return one.rules == found->rules; });
+    if (there == out.end())
+      out.push_back(searched(*found, near));
+    else if (found->seconds < seconds(*there))
+      *there = searched(*found, near);
+    else
+      return false;
+    return true;
+  }
+
+  // Changes of one bundle with the other parts as they are, those that cost least on the tables first, each a plan, while the step
+  // gets faster.
+  std::optional<Candidate> changed(const Tabled& on, const ChosenLayout& from) {
+    std::vector<std::pair<int, int>> which;
+    for (std::size_t b = 0; b < from.chosen.size(); b++)
+      for (int k = 0; k < on.values[b]; k++)
+        if (k != from.chosen[b]) which.emplace_back(static_cast<int>(b), k);
+    const auto with = [](std::vector<int> chosen, const std::pair<int, int>& change) {
+      at(chosen, change.first) = change.second;
+      return chosen;
+    };
+    std::vector<double> price;
+    for (const auto& change : which) price.push_back(sum_of_tables(on.costs, on.values, with(from.chosen, change)));
+    std::vector<std::size_t> order(which.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return price[a] < price[b]; });
+    const double now = sum_of_tables(on.costs, on.values, from.chosen);
+    if (!small_) std::erase_if(order, [&](std::size_t i) { return price[i] >= now; });  // a plan takes long
+    order.resize(std::min(order.size(), static_cast<std::size_t>(most_plans(passes_, mesh_))));
+    Candidate best{from.chosen, from.rules, false, from.weights, from.parts.plan, seconds(from)};
+    for (const std::size_t i : order) {
+      Candidate next{with(best.chosen, which[i]), {}, false, best.weights};
+      next.changed = true;
+      next.rules = choices_.rules(next.chosen, next.weights);
+      next.plan = plan_of(*priced_.of(next.rules), mesh_, on.tables.with_parts(with_parts_of(best.plan->rules, next.rules)),
+                          profile_, dtype_);
+      if (!next.plan) continue;
+      predict(*next.plan, profile_);
+      next.seconds = fits(*next.plan) ? *next.plan->step_seconds : kNever;
+      for (std::size_t r = 0; r < with_.size(); r++)
+        if (next.plan->predicted[r].seconds > 0) with_[r].add({1, next.seconds});
+      if (next.seconds < best.seconds) best = std::move(next);
+    }
+    return best.seconds < seconds(from) * (1 - kWorthChange) ? std::optional(std::move(best)) : std::nullopt;
+  }
+
   // The fastest first. What is cut can be given to one rank alone, however slow its exchanges between all are.
   void predict_nearest(std::vector<Candidate>& all) {
     if (all.empty()) return;
@@ -169,12 +269,13 @@ class LayoutChooser {
       std::stable_sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; });
     };
     for (Candidate& c : all)
-      if (c.plan) c.seconds = profile_.empty() ? 0 : Sketcher(*c.plan, mesh_, priced_.of(c.rules)->cost).of(c.plan->rules).seconds;
+      if (c.plan && c.seconds == kNever)
+        c.seconds = profile_.empty() ? 0 : Sketcher(*c.plan, mesh_, priced_.of(c.rules)->cost).of(c.plan->rules).seconds;
     if (profile_.empty()) return sort();
     sort();
     const double least = least_alone(), near = all.front().seconds * (1 + kSketchError);
     for (Candidate& c : all) {
-      if (!c.plan || c.seconds > near) continue;
+      if (!c.plan || c.plan->step_seconds || c.seconds > near) continue;
       predict(*c.plan, profile_);
       c.seconds = c.plan->step_seconds.value_or(0);
     }
@@ -184,21 +285,22 @@ class LayoutChooser {
   }
   static double seconds(const ChosenLayout& one) { return fits(one.parts.plan) ? one.parts.plan.step_seconds.value_or(0) : kNever; }
 
-  // Per bundle the change of it alone that costs least on the tables, in proportion to the plan's seconds. What would be computed
-  // where it is computed now is no change.
+  // Per bundle, as the plan cuts it, the change of it alone that costs least on the tables, in proportion to the plan's seconds.
+  // What would be computed where it is computed now is no change.
   std::vector<LayerChoice> layers(const Tabled& on, const ChosenLayout& of) const {
-    const double now = sum_of_tables(on.costs, on.values, of.chosen);
+    const std::vector<int> planned = choices_.as_planned(of.chosen, of.parts.plan);
+    const double now = sum_of_tables(on.costs, on.values, planned);
     std::vector<LayerChoice> out;
-    for (std::size_t b = 0; b < of.chosen.size(); b++) {
+    for (std::size_t b = 0; b < planned.size(); b++) {
       const auto bundle = static_cast<int>(b);
-      LayerChoice one{choices_.name_of(bundle), choices_.text_of(bundle, of.chosen[b], of.parts.cuts, of.parts.plan)};
+      LayerChoice one{choices_.name_of(bundle), choices_.text_of(bundle, planned[b], of.parts.cuts, of.parts.plan)};
       if (one.layers.empty()) continue;
       const int alone = choices_.rank_alone(bundle, of.parts.plan);
       double least = kNever;
       for (int k = 0; k < on.values[b] && !profile_.empty() && now > 0; k++) {
-        if (on.tables.same_work(bundle, k, of.chosen[b])) continue;
+        if (on.tables.same_work(bundle, k, planned[b])) continue;
         if (alone >= 0 && on.tables.rank_alone(bundle, k) == alone) continue;
-        std::vector<int> other = of.chosen;
+        std::vector<int> other = planned;
         other[b] = k;
         const double seconds = sum_of_tables(on.costs, on.values, other);
         if (!(seconds < least)) continue;
@@ -211,13 +313,16 @@ class LayoutChooser {
     return out;
   }
 
-  ChosenLayout searched(const Candidate& of) {
-    ChosenLayout out{choices_.text(of.chosen), of.chosen, of.rules, priced_.of(of.rules), {}, of.uniform};
-    search_parts(out, Near::sketches);
+  // From the parts of a layout that was changed.
+  ChosenLayout searched(const Candidate& of, Near near) {
+    ChosenLayout out{{}, of.chosen, of.rules, priced_.of(of.rules), {}, of.uniform, of.weights};
+    search_parts(out, near, of.changed ? std::optional(of.plan->rules) : std::nullopt);
+    out.text = choices_.text(choices_.as_planned(of.chosen, out.parts.plan));
     return out;
   }
-  void search_parts(ChosenLayout& of, Near near) const {
-    of.parts = choose_parts(of.priced->passes, mesh_, of.rules, profile_, dtype_, of.priced->cost, near);
+  void search_parts(ChosenLayout& of, Near near, const std::optional<LayoutRules>& start = {}) {
+    of.parts = choose_parts(of.priced->passes, mesh_, of.rules, profile_, dtype_, of.priced->cost, near, start ? &*start : nullptr);
+    for (std::size_t r = 0; r < of.parts.with.size(); r++) with_[r].add(of.parts.with[r]);
   }
 
   const Step& step_;
@@ -229,6 +334,8 @@ class LayoutChooser {
   const std::shared_ptr<const PricedPasses> all_;  // under the given rules
   const Passes& passes_;
   const LayoutChoices choices_;
+  const bool small_;             // all layouts are searched: parts of two cuts on tables can be twice too slow
+  std::vector<PlansWith> with_;  // per rank: of all that was tried
 };
 
 }  // namespace

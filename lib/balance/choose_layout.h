@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "balance/choose_parts.h"
+#include "balance/layout_choices.h"
 #include "balance/priced_passes.h"
 
 namespace motley {
@@ -19,7 +20,8 @@ struct ChosenLayout {
   LayoutRules rules{};                           // nothing open but parts
   std::shared_ptr<const PricedPasses> priced{};  // under these rules
   ChosenParts parts{};
-  bool uniform = false;  // one of LayoutChoices::uniform()
+  bool uniform = false;                  // one of LayoutChoices::uniform()
+  Weights weights = Weights::as_chosen;  // of `rules`
   std::vector<LayerChoice> layers{};
   std::string others{};  // for people: the other layouts and their seconds
 };
@@ -28,7 +30,8 @@ struct ChosenLayout {
 enum class Among : std::uint8_t { all, beyond_one_axis };
 
 // The least predicted of these, each with its best parts: the best layouts on tables (layout_tables.h) and the uniform ones
-// (LayoutChoices::uniform), which also win within half a per cent. Then the others that are predicted within 15 % of it, at most 2.
+// (LayoutChoices::uniform), with both Weights, then what changes of one bundle make of the fastest while the step gets faster.
+// Uniform ones also win within half a per cent. Then the others that are predicted within 15 % of it, at most 2.
 // Without a profile: the best on tables alone.
 // Rules with nothing open: one, of these rules. Pure.
 std::vector<ChosenLayout> choose_layouts(const Step& step, const Mesh& mesh, const LayoutRules& rules, const Profile& profile,

@@ -61,7 +61,7 @@ std::string explain(const DimBalance& best) {
 class Chooser {
  public:
   Chooser(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype, const Cost& cost,
-          Near near)
+          Near near, const LayoutRules* start)
       : passes_(passes),
         mesh_(mesh),
         rules_(rules),
@@ -71,9 +71,10 @@ class Chooser {
         all_(static_cast<std::size_t>(mesh.ranks()), true),
         cost_(cost),
         near_(near),
+        start_(start),
         trials_(passes, mesh, rules, profile, dtype, variables_, cost_) {
     const double size = static_cast<double>(passes.passes.size()) * static_cast<double>(mesh.ranks());
-    most_plans_ = static_cast<int>(std::clamp(20000 / size, 8.0, 96.0));
+    most_plans_ = most_plans(passes, mesh);
     small_ = is_small(passes, mesh);
     most_sketches_ = static_cast<int>(std::clamp(80000 / size, 8.0, 400.0));
   }
@@ -249,6 +250,9 @@ class Chooser {
     RankSet alone(all_.size(), false);
     at(alone, first - alone_.begin()) = true;
     const double fused = complete(dealt_evenly(alone, -1, name_of(alone)), best, true) / *first;
+    if (start_ != nullptr)
+      complete({parts_in(*start_), std::vector<std::string>(variables_.size(), "as in a layout that differs in some layers")}, best,
+               true);
     if (std::isfinite(fused)) bounds_ = PartBounds(*base_, mesh_, cost_, variables_, std::min(fused, 1.0));
     list_sets();
     consider(best);
@@ -260,6 +264,18 @@ class Chooser {
     for (int round = 0; round < kSketchRounds && improved_by_sketches(best); round++) {
     }
     return best;
+  }
+
+  Assignment parts_in(LayoutRules resolved) const {
+    Assignment out;
+    for (const Variable& v : variables_) {
+      const Rule& rule = *rule_of(resolved, v);
+      if (const auto* jagged = std::get_if<Jagged>(&rule.parts))
+        out.push_back({mesh_.axis(jagged->per), jagged->of});
+      else
+        out.push_back({-1, {std::get<Sizes>(rule.parts).of}});
+    }
+    return out;
   }
 
   // Parts near the best ones and, for each variable, those of other plans of the list.
@@ -577,6 +593,7 @@ class Chooser {
   RankSet all_;
   const Cost& cost_;
   const Near near_;
+  const LayoutRules* const start_;
   bool small_ = false, may_improve_ = false;
   PartTrials trials_;
   std::optional<PlanData> base_{};  // even parts
@@ -598,6 +615,10 @@ bool is_small(const Passes& passes, const Mesh& mesh) {
   return passes.passes.size() * static_cast<std::size_t>(mesh.ranks()) <= 500;
 }
 
+int most_plans(const Passes& passes, const Mesh& mesh) {
+  return static_cast<int>(std::clamp(20000 / (static_cast<double>(passes.passes.size()) * mesh.ranks()), 8.0, 96.0));
+}
+
 Cost cost_for(const Passes& passes, const Mesh& mesh, const Profile& profile, DType dtype) {
   return {passes,  mesh,
           profile, std::vector<double>(static_cast<std::size_t>(mesh.ranks()), 1.0),
@@ -605,8 +626,8 @@ Cost cost_for(const Passes& passes, const Mesh& mesh, const Profile& profile, DT
 }
 
 ChosenParts choose_parts(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype,
-                         const Cost& cost, Near near) {
-  return Chooser(passes, mesh, rules, profile, dtype, cost, near).choose();
+                         const Cost& cost, Near near, const LayoutRules* start) {
+  return Chooser(passes, mesh, rules, profile, dtype, cost, near, start).choose();
 }
 
 }  // namespace motley

@@ -152,7 +152,7 @@ std::vector<DimAxes> LayoutChoices::cuts_of(const StepTensor& tensor, const Layo
   return out;
 }
 
-LayoutRules LayoutChoices::rules(const std::vector<int>& chosen) const {
+LayoutRules LayoutChoices::rules(const std::vector<int>& chosen, Weights weights) const {
   LayoutRules out = given_;
   out.open = {};
   const auto choice = [&](std::size_t b) -> const LayoutChoice& { return at(choices_[b], at(chosen, b)); };
@@ -181,6 +181,10 @@ LayoutRules LayoutChoices::rules(const std::vector<int>& chosen) const {
                cut != cuts.end())
         wanted = Axes(cut->second);
       if ((now.cuts() ? now.rule->axes : Axes{}) == wanted) continue;
+      const auto has_its_axes = [&](const DimAxes& c) { return Axes(c.second) == now.rule->axes; };
+      if (weights == Weights::as_is_cheaper && tensor.role == TensorRole::parameter && now.cuts() && wanted.names.empty() &&
+          std::any_of(cuts.begin(), cuts.end(), has_its_axes))
+        continue;
       std::vector<Rule>& own = out.tensors[tensor.layer];
       if (!has_rule(own, d.name)) own.emplace_back(d.name, wanted);
     }
@@ -248,6 +252,23 @@ std::vector<std::vector<int>> LayoutChoices::uniform() const {
       return out_of;
     });
   return out;
+}
+
+std::vector<int> LayoutChoices::as_planned(std::vector<int> chosen, const PlanData& plan) const {
+  for (std::size_t b = 0; b < chosen.size(); b++)
+    for (std::size_t t = 0; t < passes_.tensors.size(); t++) {
+      const StepTensor& tensor = passes_.tensors[t];
+      if (tensor.role != TensorRole::parameter || tensor.shape.rank() < 2 || tensor.layer != bundles_.list[b].layers.front())
+        continue;
+      std::vector<DimAxes> cuts;
+      for (const auto& [dim, cut] : plan.tensors[t].layout.cuts) {
+        std::vector<std::string> axes;
+        for (const int a : cut.axes) axes.push_back(at(mesh_.axes(), a).name);
+        cuts.emplace_back(source_of(dim), std::move(axes));
+      }
+      if (const int k = cuts.empty() ? -1 : find(static_cast<int>(b), cuts); k >= 0) chosen[b] = k;
+    }
+  return chosen;
 }
 
 // What the first layer calls it.

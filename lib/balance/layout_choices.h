@@ -25,6 +25,10 @@ struct LayoutChoice {
   bool operator==(const LayoutChoice&) const = default;
 };
 
+// Of a weight two dims of which the rules of a layout would cut over the same axes: as the choice of its bundle says, or, as where
+// a user cuts both dims, along the one that the planner finds cheaper.
+enum class Weights : std::uint8_t { as_chosen, as_is_cheaper };
+
 class LayoutChoices {
  public:
   // Rules are valid. Keeps references.
@@ -32,7 +36,7 @@ class LayoutChoices {
   const Bundles& bundles() const { return bundles_; }
   const std::vector<LayoutChoice>& of(int bundle) const { return at(choices_, bundle); }
   // The rules under which each bundle is cut as its choice says: no longer open, parts by profile. chosen: per bundle, an index.
-  LayoutRules rules(const std::vector<int>& chosen) const;
+  LayoutRules rules(const std::vector<int>& chosen, Weights weights = Weights::as_chosen) const;
   // Uniform choices, one per bundle: the batch over all axes; what each layer makes (output channels); pairs of layers, the first
   // by what it makes, the second by what it reads, from the first or the second layer on; on several axes also the batch over the
   // first and what each layer makes over the others. Only different ones.
@@ -44,6 +48,8 @@ class LayoutChoices {
   std::string text_of(int bundle, int choice, const std::vector<CutChoice>& cuts, const PlanData& plan) const;
   // The one rank that computes a bundle's contractions, pools and attention in a plan; -1: several do, or there are none.
   int rank_alone(int bundle, const PlanData& plan) const;
+  // As the plan cuts their weights, where both Weights are possible.
+  std::vector<int> as_planned(std::vector<int> chosen, const PlanData& plan) const;
   std::string name_of(int bundle) const;  // "conv2d_1 to max_pool2d_3"; empty: layers of the loss, which no one has named
 
  private:

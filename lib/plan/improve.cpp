@@ -16,6 +16,12 @@ namespace {
 constexpr std::size_t kKnown = 12;  // decisions kept per tensor
 constexpr double kEnough = 1e-9;    // of the cost: a smaller difference is rounding
 
+// Whether the pass reads or writes the parameter, its gradient, or what else is cut as it is.
+bool accesses(const Passes& passes, const Pass& pass, int parameter) {
+  const auto is = [&](const PassOperand& o) { return o.tensor == parameter || at(passes.tensors, o.tensor).of == parameter; };
+  return is(pass.writes) || std::any_of(pass.reads.begin(), pass.reads.end(), is);
+}
+
 }  // namespace
 
 std::shared_ptr<const Sweeper::Decided> Sweeper::known(int t, const Boxes& needs, const std::map<int, Pick>& picks) const {
@@ -139,8 +145,12 @@ void Sweeper::choose(int parameter, std::size_t option) {
   if (layouts_.chosen(parameter) == option) return;
   layouts_.choose(parameter, option);
   homes_.clear();
-  for (auto& of_tensor : known_) of_tensor.clear();
-  for (auto& of_pass : candidates_) of_pass.clear();
+  relaid_ = true;
+  for (std::size_t p = 0; p < candidates_.size(); p++) {
+    const Pass& pass = passes_.passes[p];
+    const bool copies = pass.reads.size() == 1 && at(passes_.tensors, pass.reads.front().tensor).role == TensorRole::parameter;
+    if (copies || accesses(passes_, pass, parameter)) candidates_[p].clear();  // where owners have a parameter depends on all
+  }
 }
 
 // Parts along the batch that no rule requires, by the name of their index and their cut, and the passes that have such a candidate.
@@ -219,12 +229,8 @@ void Sweeper::improve_options(Improved& best) {
   for (int parameter : passes_.parameters) {
     const std::size_t options = layouts_.options(parameter), kept = layouts_.chosen(parameter);
     if (options < 2) continue;
-    auto is = [&](const PassOperand& o) { return o.tensor == parameter || at(passes_.tensors, o.tensor).of == parameter; };
     std::map<int, Pick> others = best.picks;  // passes unrelated to the parameter keep their picks
-    std::erase_if(others, [&](const auto& entry) {
-      const Pass& p = at(passes_.passes, entry.first);
-      return is(p.writes) || std::any_of(p.reads.begin(), p.reads.end(), is);
-    });
+    std::erase_if(others, [&](const auto& entry) { return accesses(passes_, at(passes_.passes, entry.first), parameter); });
     std::size_t chosen = kept;
     for (std::size_t k = 0; k < options; k++) {
       if (k == kept) continue;
