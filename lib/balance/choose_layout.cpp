@@ -114,6 +114,7 @@ class LayoutChooser {
         all_(priced_.of(rules)),
         passes_(all_->passes),
         choices_(passes_, mesh, rules),
+        large_(most_plans(passes_, mesh) <= 8),
         small_(is_small(passes_, mesh)),
         with_(static_cast<std::size_t>(mesh.ranks())) {}
 
@@ -168,7 +169,7 @@ class LayoutChooser {
     };
     for (Candidate& c : all) plan(c);
     predict_nearest(all);
-    for (std::size_t k = 0, strict = small_ ? all.size() : std::min<std::size_t>(all.size(), 1); k < strict; k++)
+    for (std::size_t k = 0, strict = large_ ? std::min<std::size_t>(all.size(), 1) : all.size(); k < strict; k++)
       if (LayoutRules free = choices_.rules(all[k].chosen, Weights::as_is_cheaper); free != all[k].rules) {
         all.push_back({all[k].chosen, std::move(free), all[k].uniform, Weights::as_is_cheaper});
         plan(all.back());
@@ -206,7 +207,7 @@ class LayoutChooser {
     keep_best(out, kNearLayouts);
     for (ChosenLayout& one : out)
       if (one.parts.may_improve) search_parts(one, Near::plans, LayoutRules(one.parts.rules));
-    for (int round = 0; round < (small_ ? kChangeRounds : 1); round++) {
+    for (int round = 0; round < (large_ ? 1 : kChangeRounds); round++) {
       put_best_first(out);
       if (!add_changed(on, out.front(), Near::plans, out)) break;
     }
@@ -243,7 +244,7 @@ class LayoutChooser {
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return price[a] < price[b]; });
     const double now = sum_of_tables(on.costs, on.values, from.chosen);
-    if (!small_) std::erase_if(order, [&](std::size_t i) { return price[i] >= now; });  // a plan takes long
+    if (large_) std::erase_if(order, [&](std::size_t i) { return price[i] >= now; });  // a plan takes long
     order.resize(std::min(order.size(), static_cast<std::size_t>(most_plans(passes_, mesh_))));
     Candidate best{from.chosen, from.rules, false, from.weights, from.parts.plan, seconds(from)};
     for (const std::size_t i : order) {
@@ -334,6 +335,7 @@ class LayoutChooser {
   const std::shared_ptr<const PricedPasses> all_;  // under the given rules
   const Passes& passes_;
   const LayoutChoices choices_;
+  const bool large_;             // a complete plan takes so long that few are made
   const bool small_;             // all layouts are searched: parts of two cuts on tables can be twice too slow
   std::vector<PlansWith> with_;  // per rank: of all that was tried
 };
