@@ -26,10 +26,9 @@ namespace {
 
 constexpr std::size_t kMostPlanned = 12;        // of a small step
 constexpr std::size_t kMostPlannedOfLarge = 2;  // of others: a complete plan takes seconds
-constexpr std::size_t kFewToPrice =
-    1000;  // passes, times ranks: of a small step plans with the parts of the tables are predicted, else tables are summed
-constexpr double kNearTables = 0.15;  // share of the least one's seconds by which others may be slower
-constexpr int kMostListed = 8;        // ranks whose devices a text names
+constexpr std::size_t kFewToPrice = 1000;       // passes, times ranks: plans with the parts of the tables, else sums of tables
+constexpr double kNearTables = 0.15;            // share of the least one's seconds by which others may be slower
+constexpr int kMostListed = 8;                  // ranks whose devices a text names
 
 Device without_place(Device device) {
   device.name.clear();

@@ -31,16 +31,17 @@ constexpr std::size_t kMostLayouts = 3;  // layouts whose parts are searched
 constexpr double kSketchError = 0.4;     // share of the least sketch's seconds by which others that are predicted may be slower
 constexpr double kWorth = 0.005;         // share of the seconds that layers with unlike layouts have to gain
 constexpr double kWorthChange = 0.001;   // share of the seconds that a round of changes has to gain
-constexpr int kChangeRounds = 3;         // of changes of the fastest layout; of a step that is not small one
+constexpr double kRoundingOfSums = 1e-9;
+constexpr int kChangeRounds = 3;  // of changes of the fastest layout; of a step that is not small one
 
 struct Candidate {
   std::vector<int> chosen{};
   LayoutRules rules{};
   bool uniform = false;
   Weights weights = Weights::as_chosen;
-  std::optional<PlanData> plan{};  // with the parts of the tables; nothing: it cannot be planned
-  double seconds = kNever;         // of its sketch, or predicted where that is not much slower than the best
-  bool changed = false;            // from another one, with that one's parts
+  std::optional<PlanData> plan{};                // with the parts of the tables; nothing: it cannot be planned
+  double seconds = kNever;                       // of its sketch, or predicted where that is not much slower than the best
+  std::optional<std::vector<CutChoice>> cuts{};  // of the layout that was changed, whose parts it has; nothing: of none
 };
 
 std::optional<PlanData> plan_of(const PricedPasses& priced, const Mesh& mesh, const LayoutRules& resolved, const Profile& profile,
@@ -132,6 +133,12 @@ class LayoutChooser {
     keep_best(out, kNearListed);
     if (!profile_.empty()) improve(on, out);
     keep_best(out, kNearLayouts);
+    for (std::size_t k = 1; k < out.size() && !profile_.empty();)  // one plan under two names: all on one device, and the like
+      if (seconds(out[k]) <= seconds(out[k - 1]) * (1 + kRoundingOfSums) &&
+          seconds(out[k]) >= seconds(out[k - 1]) * (1 - kRoundingOfSums))
+        out.erase(out.begin() + static_cast<std::ptrdiff_t>(k));
+      else
+        k++;
     for (ChosenLayout& one : out) {
       if (!profile_.empty()) one.parts.with = with_;
       one.layers = layers(on, one);
@@ -206,7 +213,7 @@ class LayoutChooser {
     for (std::size_t k = 0, listed = small_ ? out.size() : 0; k < listed; k++) add_changed(on, out[k], Near::sketches, out);
     keep_best(out, kNearLayouts);
     for (ChosenLayout& one : out)
-      if (one.parts.may_improve) search_parts(one, Near::plans, LayoutRules(one.parts.rules));
+      if (one.parts.may_improve) search_parts(one, Near::plans, KnownParts{one.parts.rules, one.parts.cuts});
     for (int round = 0; round < (large_ ? 1 : kChangeRounds); round++) {
       put_best_first(out);
       if (!add_changed(on, out.front(), Near::plans, out)) break;
@@ -249,7 +256,7 @@ class LayoutChooser {
     Candidate best{from.chosen, from.rules, false, from.weights, from.parts.plan, seconds(from)};
     for (const std::size_t i : order) {
       Candidate next{with(best.chosen, which[i]), {}, false, best.weights};
-      next.changed = true;
+      next.cuts = from.parts.cuts;
       next.rules = choices_.rules(next.chosen, next.weights);
       next.plan = plan_of(*priced_.of(next.rules), mesh_, on.tables.with_parts(with_parts_of(best.plan->rules, next.rules)),
                           profile_, dtype_);
@@ -317,11 +324,11 @@ class LayoutChooser {
   // From the parts of a layout that was changed.
   ChosenLayout searched(const Candidate& of, Near near) {
     ChosenLayout out{{}, of.chosen, of.rules, priced_.of(of.rules), {}, of.uniform, of.weights};
-    search_parts(out, near, of.changed ? std::optional(of.plan->rules) : std::nullopt);
+    search_parts(out, near, of.cuts ? std::optional(KnownParts{of.plan->rules, *of.cuts}) : std::nullopt);
     out.text = choices_.text(choices_.as_planned(of.chosen, out.parts.plan));
     return out;
   }
-  void search_parts(ChosenLayout& of, Near near, const std::optional<LayoutRules>& start = {}) {
+  void search_parts(ChosenLayout& of, Near near, const std::optional<KnownParts>& start = {}) {
     of.parts = choose_parts(of.priced->passes, mesh_, of.rules, profile_, dtype_, of.priced->cost, near, start ? &*start : nullptr);
     for (std::size_t r = 0; r < of.parts.with.size(); r++) with_[r].add(of.parts.with[r]);
   }

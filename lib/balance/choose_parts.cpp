@@ -61,7 +61,7 @@ std::string explain(const DimBalance& best) {
 class Chooser {
  public:
   Chooser(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype, const Cost& cost,
-          Near near, const LayoutRules* start)
+          Near near, const KnownParts* start)
       : passes_(passes),
         mesh_(mesh),
         rules_(rules),
@@ -250,9 +250,7 @@ class Chooser {
     RankSet alone(all_.size(), false);
     at(alone, first - alone_.begin()) = true;
     const double fused = complete(dealt_evenly(alone, -1, name_of(alone)), best, true) / *first;
-    if (start_ != nullptr)
-      complete({parts_in(*start_), std::vector<std::string>(variables_.size(), "as in a layout that differs in some layers")}, best,
-               true);
+    if (start_ != nullptr) complete(started(), best, true);
     if (std::isfinite(fused)) bounds_ = PartBounds(*base_, mesh_, cost_, variables_, std::min(fused, 1.0));
     list_sets();
     consider(best);
@@ -266,14 +264,17 @@ class Chooser {
     return best;
   }
 
-  Assignment parts_in(LayoutRules resolved) const {
-    Assignment out;
+  Proposal started() const {
+    Proposal out;
+    LayoutRules resolved = start_->rules;
     for (const Variable& v : variables_) {
       const Rule& rule = *rule_of(resolved, v);
       if (const auto* jagged = std::get_if<Jagged>(&rule.parts))
-        out.push_back({mesh_.axis(jagged->per), jagged->of});
+        out.parts.push_back({mesh_.axis(jagged->per), jagged->of});
       else
-        out.push_back({-1, {std::get<Sizes>(rule.parts).of}});
+        out.parts.push_back({-1, {std::get<Sizes>(rule.parts).of}});
+      const auto said = std::find_if(start_->cuts.begin(), start_->cuts.end(), [&](const CutChoice& c) { return c.dim == v.dim; });
+      out.why.push_back(said == start_->cuts.end() || said->why.empty() ? "by the tables of layouts" : said->why);
     }
     return out;
   }
@@ -593,7 +594,7 @@ class Chooser {
   RankSet all_;
   const Cost& cost_;
   const Near near_;
-  const LayoutRules* const start_;
+  const KnownParts* const start_;
   bool small_ = false, may_improve_ = false;
   PartTrials trials_;
   std::optional<PlanData> base_{};  // even parts
@@ -626,7 +627,7 @@ Cost cost_for(const Passes& passes, const Mesh& mesh, const Profile& profile, DT
 }
 
 ChosenParts choose_parts(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype,
-                         const Cost& cost, Near near, const LayoutRules* start) {
+                         const Cost& cost, Near near, const KnownParts* start) {
   return Chooser(passes, mesh, rules, profile, dtype, cost, near, start).choose();
 }
 

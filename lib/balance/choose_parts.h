@@ -37,6 +37,12 @@ struct ChosenParts {
   bool may_improve = false;  // Near::plans would have gone on
 };
 
+// Parts that are known to be good, and why each was chosen.
+struct KnownParts {
+  LayoutRules rules{};  // every part given
+  std::vector<CutChoice> cuts{};
+};
+
 // At most 500 passes times ranks: a complete plan takes little, and a sketch, or a table, says less of kernels as small as its are.
 bool is_small(const Passes& passes, const Mesh& mesh);
 // Complete plans that one list of a search makes: the fewer, the larger the step.
@@ -52,10 +58,10 @@ enum class Near : std::uint8_t { sketches, plans };
 // Then the best gets one variable's parts from another of the list, and units move between parts, each a plan where the step is
 // small; else compared by sketches (plan/sketch.h), and a plan is made of the fastest.
 // Limits of memory are looked at only if that plan exceeds one: then the search goes on from parts near it that fit.
-// Without a profile: even. `cost`: cost_for() these arguments. start: the same rules with parts that are known to be good, tried
-// before the list; nullptr: none are. Pure.
+// Without a profile: even. `cost`: cost_for() these arguments. start: parts for the same rules, tried before the list; nullptr:
+// none are known. Pure.
 ChosenParts choose_parts(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype,
-                         const Cost& cost, Near near = Near::plans, const LayoutRules* start = nullptr);
+                         const Cost& cost, Near near = Near::plans, const KnownParts* start = nullptr);
 // Of the profile; without one all ranks are equally fast.
 Cost cost_for(const Passes& passes, const Mesh& mesh, const Profile& profile, DType dtype);
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "balance/choose_parts.h"
 #include "base/at.h"
 #include "plan/effective_rules.h"
 #include "plan/layouts.h"
@@ -14,7 +15,7 @@ namespace motley {
 
 namespace {
 
-constexpr Index kFewSamples = 4;          // per rank: with fewer, dims that windows slide over are choices too
+constexpr Index kFewSamples = 4;          // per rank: with fewer, and in small steps, dims that windows slide over are choices too
 constexpr std::size_t kMostDims = 2;      // of one choice, on meshes of several axes
 constexpr std::size_t kMostChoices = 40;  // of one bundle
 
@@ -41,6 +42,8 @@ LayoutChoices::LayoutChoices(const Passes& passes, const Mesh& mesh, const Layou
       slid_(slid_dims(passes)),
       sizes_(reference_sizes(passes)) {
   for (const DerivedDim& d : passes.derived_dims) sources_[d.dim].push_back(d.of);
+  const auto batch = sizes_.find(batch_);
+  with_slid_ = is_small(passes, mesh) || batch == sizes_.end() || batch->second < kFewSamples * mesh.ranks();
   for (std::size_t b = 0; b < bundles_.list.size(); b++) {
     std::vector<std::string> output, weights;
     const std::string& head = bundles_.list[b].layers.front();
@@ -74,15 +77,13 @@ std::string LayoutChoices::source_of(const std::string& dim) const {
 
 // Dims along which the tensors of the bundle's first layer may be cut.
 std::vector<std::string> LayoutChoices::dims_of(int bundle) const {
-  const auto batch = sizes_.find(batch_);
-  const bool few = batch == sizes_.end() || batch->second < kFewSamples * mesh_.ranks();
   const std::string& head = at(bundles_.list, bundle).layers.front();
   std::vector<std::string> out;
   for (const StepTensor& t : passes_.tensors)
     if (t.layer == head && is_data(t))
       for (const Dim& d : t.shape.dims())
         if (!d.name.starts_with("window-") && d.size > 1 && sizes_.contains(source_of(d.name)) &&
-            (few || !slid_.contains(d.name) || has(given_.open.dims, d.name)))
+            (with_slid_ || !slid_.contains(d.name) || has(given_.open.dims, d.name)))
           add_once(out, source_of(d.name));
   return out;
 }
@@ -240,6 +241,14 @@ std::vector<std::vector<int>> LayoutChoices::uniform() const {
   };
   add([&](std::size_t, int) { return each({batch_}); });
   add([&](std::size_t b, int) { return each(made_[b]); });
+  if (with_slid_)
+    for (const StepTensor& t : passes_.tensors) {
+      const auto rows =
+          std::find_if(t.shape.dims().begin(), t.shape.dims().end(), [&](const Dim& d) { return slid_.contains(d.name); });
+      if (t.role != TensorRole::input || rows == t.shape.dims().end()) continue;
+      add([&](std::size_t, int) { return each({rows->name}); });
+      break;
+    }
   for (const int first : {0, 1})
     add([&, first](std::size_t b, int number) {
       return number < 0 ? each({batch_}) : each(number % 2 == first ? made_[b] : read_[b]);

@@ -37,9 +37,9 @@ class LayoutChoices {
   const std::vector<LayoutChoice>& of(int bundle) const { return at(choices_, bundle); }
   // The rules under which each bundle is cut as its choice says: no longer open, parts by profile. chosen: per bundle, an index.
   LayoutRules rules(const std::vector<int>& chosen, Weights weights = Weights::as_chosen) const;
-  // Uniform choices, one per bundle: the batch over all axes; what each layer makes (output channels); pairs of layers, the first
-  // by what it makes, the second by what it reads, from the first or the second layer on; on several axes also the batch over the
-  // first and what each layer makes over the others. Only different ones.
+  // Uniform choices, one per bundle: the batch over all axes; what each layer makes (output channels); where rows are choices,
+  // these; pairs of layers, the first by what it makes, the second by what it reads, from the first or the second layer on; on
+  // several axes also the batch over the first and what each layer makes over the others. Only different ones.
   std::vector<std::vector<int>> uniform() const;
   // "conv2d_1 to conv2d_8 by batch; dense_9 by hidden": for people, at most 8 runs of layers.
   std::string text(const std::vector<int>& chosen) const;
@@ -69,6 +69,7 @@ class LayoutChoices {
   Bundles bundles_;
   std::string batch_;
   std::set<std::string> slid_;  // dims that windows slide over
+  bool with_slid_ = false;      // whether these are choices
   std::map<std::string, Index> sizes_;
   std::map<std::string, std::vector<std::string>> sources_{};  // of derived dims
   std::vector<std::vector<std::string>> made_{}, read_{};      // per bundle: dims of its weights that its result has, and has not

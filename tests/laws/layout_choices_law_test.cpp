@@ -180,19 +180,20 @@ TEST_CASE("an automatic layout is predicted no slower than the uniform ones, and
   }
 }
 
-// Few weights and large images, then many weights and few activations: by batch the first, by what they make or read the others.
+// Few weights and large images, then many weights and few activations: no rule for the first, whose passes the planner shares by
+// samples; the others by what they make or read.
 TEST_CASE("layers get unlike layouts where that is faster") {
   Graph g;
   const Dim batch{"batch", 32}, classes{"classes", 10};
   Tensor h = g.input("image", {batch, {"in", 3}, {"rows", 128}, {"cols", 128}});
-  for (const std::string f : {"f0", "f1"}) h = relu(conv2d(h, {.out = {f, 32}, .window = 3, .padding = same}));
+  for (const std::string f : {"f0", "f1"}) h = relu(conv2d(h, {.out = {f, 8}, .window = 3, .padding = same}));
   h = max_pool2d(h, {.window = 32});
   for (const std::string d : {"d0", "d1"}) h = relu(dense(h, {.out = {Dim{d, 4096}}}));
   h = dense(h, {.out = {classes}});
   const Step step =
       training(mean(softmax_cross_entropy(h, g.input("label", {batch}, DType::i32), classes)), Sgd{.learning_rate = 0.1});
   const Mesh mesh = mesh_of({{"a", 2}}, 2);
-  const Profile profile = testing::synthetic_profile(mesh, {1, 0.8}, 1e9);
+  const Profile profile = testing::synthetic_profile(mesh, {1, 0.8}, 2e8);
   const LayoutRules open = LayoutRules::automatic();
   const Plan plan = balance(step, mesh, open, profile, {.baselines = false});
   for (const LayoutRules& rules : layouts_to_measure(step, mesh, open))
@@ -201,12 +202,12 @@ TEST_CASE("layers get unlike layouts where that is faster") {
     const auto& cuts = plan.data().tensors[static_cast<std::size_t>(plan.data().passes.find(layer))].layout.cuts;
     return cuts.empty() ? std::string("none") : cuts.begin()->first;
   };
-  CHECK(cut_of("conv2d_3") == "batch");
-  CHECK(cut_of("dense_6") != "batch");
+  CHECK(cut_of("conv2d_3") == "none");
+  CHECK(cut_of("dense_6") == "d0");
   const std::vector<LayerChoice>& said = plan.data().layout;
   REQUIRE(said.size() == 5);
   CHECK(said.front().layers == "conv2d_1 to relu_2");
-  CHECK(said.front().cut == "by batch");
+  CHECK(said.front().cut == "not cut");
   for (const LayerChoice& one : said) {
     CHECK(!one.next_best.empty());
     CHECK(one.next_best != one.cut);
