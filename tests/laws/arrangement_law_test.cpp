@@ -10,9 +10,11 @@
 
 #include "balance/arrange.h"
 #include "plan/plan_data.h"
+#include "tests/support/random_network.h"
 #include "tests/support/synthetic_profile.h"
 
 using namespace motley;
+using namespace motley::law;
 
 namespace {
 
@@ -41,7 +43,7 @@ Step small_step() {
 }
 
 double by_hand(const Step& step, const Mesh& mesh, const Profile& profile) {
-  return *balance(step, mesh, LayoutRules::automatic(), in_order_of(mesh, profile)).data().step_seconds;
+  return *balance(step, mesh, LayoutRules::automatic(), in_order_of(mesh, profile), {.baselines = false}).data().step_seconds;
 }
 
 }  // namespace
@@ -56,7 +58,8 @@ TEST_CASE("the chosen arrangement is the least predicted of the list") {
       {{"a", "b", "a", "b"}, {"", "", "", ""}, {1, 1, 1, 1}},
       {{"a", "a", "a", "b", "b", "b"}, {"", "avx2", "sse41", "", "avx2", "sse41"}, {1, 0.5, 0.2, 1, 0.5, 0.2}}};
   const Step step = small_step();
-  for (const Case& c : cases) {
+  for (std::size_t n = 0; n < share_of(cases.size()); n++) {
+    const Case& c = cases[n];
     const Mesh mesh = listed(c.hosts, c.isas);
     const Profile profile = profile_of(mesh, c.speeds);
     const Arranged all = arrange(step, mesh, LayoutRules::automatic(), profile);
