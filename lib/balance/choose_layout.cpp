@@ -31,8 +31,8 @@ constexpr std::size_t kMostLayouts = 3;  // layouts whose parts are searched
 constexpr double kSketchError = 0.4;     // share of the least sketch's seconds by which others that are predicted may be slower
 constexpr double kWorth = 0.005;         // share of the seconds that layers with unlike layouts have to gain
 constexpr double kWorthChange = 0.001;   // share of the seconds that a round of changes has to gain
-constexpr double kRoundingOfSums = 1e-9;
-constexpr int kChangeRounds = 3;  // of changes of the fastest layout; of a step that is not small one
+constexpr double kEquallyFast = 1e-9;    // share of the seconds that is rounding
+constexpr int kChangeRounds = 3;         // of changes of the fastest layout; of a large step one
 
 struct Candidate {
   std::vector<int> chosen{};
@@ -115,7 +115,7 @@ class LayoutChooser {
         all_(priced_.of(rules)),
         passes_(all_->passes),
         choices_(passes_, mesh, rules),
-        large_(most_plans(passes_, mesh) <= 8),
+        large_(is_large(passes_, mesh)),
         small_(is_small(passes_, mesh)),
         with_(static_cast<std::size_t>(mesh.ranks())) {}
 
@@ -133,12 +133,7 @@ class LayoutChooser {
     keep_best(out, kNearListed);
     if (!profile_.empty()) improve(on, out);
     keep_best(out, kNearLayouts);
-    for (std::size_t k = 1; k < out.size() && !profile_.empty();)  // one plan under two names: all on one device, and the like
-      if (seconds(out[k]) <= seconds(out[k - 1]) * (1 + kRoundingOfSums) &&
-          seconds(out[k]) >= seconds(out[k - 1]) * (1 - kRoundingOfSums))
-        out.erase(out.begin() + static_cast<std::ptrdiff_t>(k));
-      else
-        k++;
+    if (!profile_.empty()) out.erase(std::unique(out.begin(), out.end(), equally_fast), out.end());
     for (ChosenLayout& one : out) {
       if (!profile_.empty()) one.parts.with = with_;
       one.layers = layers(on, one);
@@ -196,6 +191,10 @@ class LayoutChooser {
   double least_alone() const {
     const std::vector<double> alone = seconds_alone(passes_, mesh_, all_->cost);
     return *std::min_element(alone.begin(), alone.end());
+  }
+  // Then they are one plan under two names: all on one device, and the like.
+  static bool equally_fast(const ChosenLayout& a, const ChosenLayout& b) {
+    return std::max(seconds(a), seconds(b)) <= std::min(seconds(a), seconds(b)) * (1 + kEquallyFast);
   }
   static void put_best_first(std::vector<ChosenLayout>& out) {
     std::stable_sort(out.begin(), out.end(), [](const ChosenLayout& a, const ChosenLayout& b) { return seconds(a) < seconds(b); });

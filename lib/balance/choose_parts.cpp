@@ -37,6 +37,7 @@ constexpr double kWorthPlan = 0.002;           // gain by a sketch for which a p
 constexpr std::size_t kMostSketchedSets = 24;  // of ranks
 constexpr int kSketchRounds = 3;               // each with the picks of a plan of its own
 constexpr std::size_t kFinalists = 3;          // plans of which overlap is counted
+constexpr double kFewestPlans = 8;             // of a list
 constexpr int kTiled = 24;                     // plans that are tiled to fit
 constexpr int kRounds = 4, kFitRounds = 12, kSteps = 8;
 constexpr double kNear = 0.15;  // share of the chosen plan's seconds; see ChosenParts::near
@@ -617,7 +618,11 @@ bool is_small(const Passes& passes, const Mesh& mesh) {
 }
 
 int most_plans(const Passes& passes, const Mesh& mesh) {
-  return static_cast<int>(std::clamp(20000 / (static_cast<double>(passes.passes.size()) * mesh.ranks()), 8.0, 96.0));
+  return static_cast<int>(std::clamp(20000 / (static_cast<double>(passes.passes.size()) * mesh.ranks()), kFewestPlans, 96.0));
+}
+
+bool is_large(const Passes& passes, const Mesh& mesh) {
+  return most_plans(passes, mesh) == static_cast<int>(kFewestPlans);
 }
 
 Cost cost_for(const Passes& passes, const Mesh& mesh, const Profile& profile, DType dtype) {

@@ -45,8 +45,10 @@ struct KnownParts {
 
 // At most 500 passes times ranks: a complete plan takes little, and a sketch, or a table, says less of kernels as small as its are.
 bool is_small(const Passes& passes, const Mesh& mesh);
-// Complete plans that one list of a search makes: the fewer, the larger the step.
+// Complete plans that one list of a search makes: the fewer, the larger the step, but 8 at least, of which a large step has no
+// more.
 int most_plans(const Passes& passes, const Mesh& mesh);
+bool is_large(const Passes& passes, const Mesh& mesh);
 
 // How parts near the best of the list are compared where the step is small; else always by sketches.
 enum class Near : std::uint8_t { sketches, plans };

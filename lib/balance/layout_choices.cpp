@@ -300,12 +300,8 @@ std::string LayoutChoices::text_of(int bundle, int choice) const {
 }
 
 int LayoutChoices::rank_alone(int bundle, const PlanData& plan) const {
-  std::set<int> ranks;
-  for (std::size_t p = 0; p < plan.pass_plans.size(); p++)
-    if (plan.passes.passes[p].op != KernelOp::map && has(at(bundles_.list, bundle).layers, plan.passes.passes[p].layer))
-      for (std::size_t r = 0; r < plan.pass_plans[p].work.size(); r++)
-        if (plan.pass_plans[p].work[r].any) ranks.insert(static_cast<int>(r));
-  return ranks.size() == 1 ? *ranks.begin() : -1;
+  return motley::rank_alone(plan.passes, at(bundles_.list, bundle),
+                            [&](int pass) -> const std::vector<Work>& { return at(plan.pass_plans, pass).work; });
 }
 
 std::string LayoutChoices::text_of(int bundle, int choice, const std::vector<CutChoice>& cuts, const PlanData& plan) const {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <set>
 
 #include "balance/balance_sum.h"
 #include "balance/candidate_sizes.h"
@@ -77,11 +76,8 @@ bool LayoutTables::same_work(int bundle, int a, int b) const {
 }
 
 int LayoutTables::rank_alone(int bundle, int choice) const {
-  std::set<int> ranks;
-  for (std::size_t p = 0; p < work_.size(); p++)
-    for (int r = 0; r < mesh_.ranks() && at(choices_.bundles().of_pass, p) == bundle; r++)
-      if (passes_.passes[p].op != KernelOp::map && at(at(work_[p], choice).work, r).any) ranks.insert(r);
-  return ranks.size() == 1 ? *ranks.begin() : -1;
+  return motley::rank_alone(passes_, at(choices_.bundles().list, bundle),
+                            [&](int pass) -> const std::vector<Work>& { return at(at(work_, pass), choice).work; });
 }
 
 LayoutRules LayoutTables::with_parts(LayoutRules rules) const {

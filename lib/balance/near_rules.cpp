@@ -54,11 +54,12 @@ const NearRules* fastest_that_ran(const std::vector<NearRules>& near, const Time
 // What is said of the layers, with these parts instead of those that were predicted to be the best.
 void say_with(ChosenLayout& layout, const ChosenParts& parts, const LayoutChoices& choices) {
   const double ratio = parts.plan.step_seconds.value_or(0) / layout.parts.plan.step_seconds.value_or(1);
+  const std::vector<int> planned = choices.as_planned(layout.chosen, parts.plan);
   auto said = layout.layers.begin();
-  for (std::size_t b = 0; b < layout.chosen.size(); b++) {
+  for (std::size_t b = 0; b < planned.size(); b++) {
     const auto bundle = static_cast<int>(b);
     if (choices.name_of(bundle).empty()) continue;
-    said->cut = choices.text_of(bundle, layout.chosen[b], parts.cuts, parts.plan);
+    said->cut = choices.text_of(bundle, planned[b], parts.cuts, parts.plan);
     if (said->next_best_seconds) *said->next_best_seconds *= ratio;
     ++said;
   }
